@@ -34,7 +34,7 @@ from lab.report.tables import TextTable
 _WORKERS = 8
 _PATIENCE = 600.0
 _IDLE_SECONDS = 10.0
-_POLL_SECONDS = 0.01
+_POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from gradlane_controller.policy import Numbers
 from gradlane_controller.policy.tuning import NEUTRAL
 from gradlane_controller.session.connection import FinsyLog
 from gradlane_controller.session.convergences import Convergences
-from gradlane_controller.session.counters import Counters
+from gradlane_controller.session.counters import Counters, Glances
 from gradlane_controller.session.fleet import Fleet
 from gradlane_controller.session.link_checks import LinkChecks
 from gradlane_controller.session.managed_switch import ManagedSwitch
@@ -196,9 +196,10 @@ class Controller:
         """What GET /v1/violations answers."""
         return self._violations.to_json(self.plan.fabric, {it.id: name for name, it in self.plan.jobs.items()})
 
-    async def counters(self) -> Counters:
-        """What GET /v1/counters answers. Raises SwitchError if no switch is there."""
-        return await self._managed_switches.counters(self.plan)
+    async def counters(self, glances: Glances | None = None) -> Counters:
+        """What GET /v1/counters answers; less, and sooner, for who glances at them. Raises SwitchError if no switch is
+        there."""
+        return await self._managed_switches.counters(self.plan, glances)
 
     @property
     def leads(self) -> bool:

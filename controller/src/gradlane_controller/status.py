@@ -5,7 +5,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from gradlane.job import Job
-from gradlane_controller.desired.pipeline import count_entries
 from gradlane_controller.desired.plan import Plan
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
@@ -46,7 +45,7 @@ def _of_switch(plan: Plan, managed: ManagedSwitch, drained: bool) -> dict[str, A
         "problem": managed.problem,
         "mended": {"times": managed.mended.times, "entities": managed.mended.entities},
         "refused": list(managed.refused.values())[:MAX_REFUSED],
-        "entries": count_entries(entities),
+        "entries": plan.counts[managed.where.name],
         "pipeline": {
             "name": managed.schema.name,
             "version": managed.schema.version,

@@ -61,7 +61,7 @@ def reading(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[fl
     """When the switches' counters were asked for."""
     asked: list[float] = []
 
-    async def counters() -> Any:
+    async def counters(*_: object) -> Any:
         asked.append(time.monotonic())
         raise live_state.GradlaneError("away")
 

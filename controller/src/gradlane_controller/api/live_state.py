@@ -14,6 +14,7 @@ from gradlane_controller.alarms import Alarms
 from gradlane_controller.api.errors import render
 from gradlane_controller.live import Paths, snapshot
 from gradlane_controller.service import Controller
+from gradlane_controller.session.counters import Glances
 
 SECONDS = 1.0  # between two pictures
 COUNTER_SECONDS = 2.0  # between two readings of the switches' counters while somebody watches,
@@ -46,6 +47,7 @@ class LiveState:
         self._latest: Picture | None = None
         self.number = 0
         self._counters: dict[str, Any] | None = None
+        self._glances = Glances()
         self._counted_at = -OLD_SECONDS
         self._asked_at = -SELDOM_SECONDS
         self._reading: asyncio.Task[None] | None = None
@@ -138,7 +140,7 @@ class LiveState:
 
     async def _read(self) -> None:
         with contextlib.suppress(GradlaneError):
-            self._counters = (await self._controller.counters()).to_json()
+            self._counters = (await self._controller.counters(self._glances)).to_json()
             self._counted_at = _clock()
 
 

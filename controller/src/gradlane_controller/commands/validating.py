@@ -14,7 +14,7 @@ from gradlane_controller.api import listening
 from gradlane_controller.commands import flags, reloading, run
 from gradlane_controller.commands.flags import UsageError
 from gradlane_controller.desired.describing import describe
-from gradlane_controller.desired.pipeline import Programs, count_entries
+from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.desired.plan import load_jobs, make_plan
 from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
@@ -111,7 +111,7 @@ def _check(options: argparse.Namespace) -> int:
     for switch in fabric.switches:
         title = f"switch {switch.name} at {switch.address} would hold"
         print(format_table(title, ("table", "key", "action"), sorted(rows[switch.name])), end="\n\n")
-        counts = count_entries(plan.entities[switch.name])
+        counts = plan.counts[switch.name]
         print(f"{switch.name}: {', '.join(f'{count} {name}' for name, count in counts.items())}", end="\n\n")
     for name, reason in plan.not_summed().items():
         print(f"job {name!r} is reduced by its hosts, not by a switch: {reason}")

@@ -3,12 +3,13 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from gradlane import job
 from gradlane.job import Job
-from gradlane_controller.desired.pipeline import Programs, check_capacity
+from gradlane_controller.desired.pipeline import Programs, check_capacity, count_entries
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import End
 from gradlane_controller.policy import Entity, Numbers, assign, desired_entities, summed_jobs
@@ -25,6 +26,11 @@ class Plan:
     numbers: Numbers
     entities: Mapping[str, Sequence[Entity]]
     summed: Mapping[int, SummedJob]
+
+    @cached_property
+    def counts(self) -> Mapping[str, Mapping[str, int]]:
+        """How many entities of each kind, by switch."""
+        return {name: count_entries(entities) for name, entities in self.entities.items()}
 
     def beside(self, other: "Plan") -> "Plan":
         """This plan, with the other's lists of entities where they are equal: who holds one need not get it again."""

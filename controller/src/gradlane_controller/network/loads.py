@@ -23,6 +23,7 @@ class Loads:
     def __init__(self, fabric: Fabric, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._routed, self._sent = _Rates(), _Rates()
+        self._told: dict[End, tuple[float, list[int], int]] = {}  # when, what is sent by queue class, and trees' part
         self.octets: dict[End, list[int]] = {}
         self.follow(fabric)
 
@@ -33,6 +34,7 @@ class Loads:
         self._routed.keep(self._links)
         self._sent.keep(self._ports)
         self.octets = {end: it for end, it in self.octets.items() if end in self._ports}
+        self._told = {end: it for end, it in self._told.items() if end in self._ports}
 
     def ports(self, switch: str) -> list[int]:
         """Those of its links."""
@@ -61,6 +63,10 @@ class Loads:
                 known = self.octets.get(end) or [0] * len(more)
                 self.octets[end] = [it + each for it, each in zip(known, more, strict=True)]
                 self._sent.take(end, now, octets[number], self._ports[end])
+                if (found := self._sent.known.get(end)) is not None:
+                    path, tree = found[: len(found) // 2], found[len(found) // 2 :]
+                    both = [round(a + b) for a, b in zip(path, tree, strict=True)]
+                    self._told[end] = now, both, round(sum(tree))
 
     def now(self) -> dict[End, float]:
         """What follows no tree in bit/s, of those links that are known, to a 64th of their rates: so it is mostly as it
@@ -72,20 +78,15 @@ class Loads:
 
     def sent(self, end: End) -> list[int] | None:
         """All that leaves there, in bit/s by queue class; None where that is not known, or was not told lately."""
-        if (found := self._lately(end)) is None:
-            return None
-        half = len(found) // 2
-        return [round(path + tree) for path, tree in zip(found[:half], found[half:], strict=True)]
+        return None if (found := self._lately(end)) is None else found[1]
 
     def trees(self, end: End) -> int | None:
         """What of it follows trees."""
-        return None if (found := self._lately(end)) is None else round(sum(found[len(found) // 2 :]))
+        return None if (found := self._lately(end)) is None else found[2]
 
-    def _lately(self, end: End) -> list[float] | None:
-        found = self._sent.known.get(end)
-        if found is None or self._clock() > self._sent.counted[end][0] + SILENT_SECONDS:
-            return None
-        return found
+    def _lately(self, end: End) -> tuple[float, list[int], int] | None:
+        found = self._told.get(end)
+        return None if found is None or self._clock() > found[0] + SILENT_SECONDS else found
 
 
 class _Rates:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The data planes' counters, with names: what was decided for packets, what was dropped, who sent."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from ipaddress import IPv6Address
@@ -17,6 +17,7 @@ from gradlane_controller.session.connection import read_all
 
 _CELLS_OF_JOB = len(Reason) << 6  # of 2 ** JOB_SHIFT, as the other reasons do not exist
 _CELLS_AT_ONCE = 256
+LOOKED_AT = 16  # jobs of which a glance reads all cells
 JOB_SHIFT = 11  # bits of an index of `decisions` behind the job's
 SUM_SHIFT = 4  # ... of `sums`
 
@@ -109,15 +110,39 @@ def collect(counters: Sequence[SwitchCounters], away: list[str]) -> Counters:
     )
 
 
-async def read_counters(switch: Switch, plan: Plan) -> SwitchCounters:
-    """Reads the counters of a switch; of `decisions` and `sums` the cells of the plan's jobs only.
+class Glances:
+    """What somebody knows who looks every few seconds: which cells of `decisions` have counted, of each switch. Those
+    are read each time, and the others, which are many, a few jobs at a time."""
+
+    def __init__(self) -> None:
+        self._counted: dict[str, set[int]] = {}
+        self._looked_at: dict[str, dict[int, None]] = {}  # jobs, the one longest ago first
+
+    async def cells(self, switch: Switch, jobs: Collection[int]) -> list[tuple[int, int, int]]:
+        """As `_decision_cells`: all those of some of the jobs, those that are known of the others."""
+        looked_at = self._looked_at.setdefault(switch.name, {})
+        for job in looked_at.keys() - jobs:
+            del looked_at[job]
+        some = [*(job for job in jobs if job not in looked_at), *looked_at][:LOOKED_AT]
+        others = set(jobs).difference(some)
+        known = sorted(cell for cell in self._counted.get(switch.name, ()) if cell >> JOB_SHIFT in others)
+        found = await _decision_cells(switch, some, known)
+        for job in some:
+            looked_at[job] = looked_at.pop(job, None)
+        self._counted[switch.name] = {index for index, *_ in found}
+        return found
+
+
+async def read_counters(switch: Switch, plan: Plan, glances: Glances | None = None) -> SwitchCounters:
+    """Reads the counters of a switch; of `decisions` and `sums` the cells of the plan's jobs only. With `glances` what
+    a job is the first to count of its kind may be in a later one.
 
     Raises finsy.P4ClientError.
     """
     jobs = {plan.numbers.indices[it.id]: name for name, it in plan.jobs.items()}
-    decisions = [
-        decode_decision(switch.name, jobs, *cell) for cell in await _decision_cells(switch, sorted({0, *jobs}))
-    ]
+    indices = sorted({0, *jobs})
+    cells = await (glances.cells(switch, indices) if glances else _decision_cells(switch, indices))
+    decisions = [decode_decision(switch.name, jobs, *cell) for cell in cells]
     drop_map = [
         Drops(switch.name, index >> 4, (index & 15) << 4, *counts)
         for index, *counts in _above_zero(await read_all(switch, P4CounterEntry("drop_map")))
@@ -222,14 +247,13 @@ def format_table(title: str, head: tuple[str, ...], rows: Iterable[tuple[object,
     return "\n".join((f"{title}:", line(head), *(line(row) for row in rows)))
 
 
-async def _decision_cells(switch: Switch, indices: Iterable[int]) -> list[tuple[int, int, int]]:
-    """(index, packets, bytes) of the cells of these jobs above zero."""
+async def _decision_cells(switch: Switch, jobs: Iterable[int], more: Sequence[int] = ()) -> list[tuple[int, int, int]]:
+    """(index, packets, bytes) of the cells of these jobs, and of `more` cells, above zero."""
     found: list[tuple[int, int, int]] = []
-    for job in indices:
-        # In parts: others have their turn in between, and no message has more than gRPC takes.
-        for first in range(job << JOB_SHIFT, (job << JOB_SHIFT) + _CELLS_OF_JOB, _CELLS_AT_ONCE):
-            cells = range(first, min(first + _CELLS_AT_ONCE, (job << JOB_SHIFT) + _CELLS_OF_JOB))
-            found += await _cells(switch, "decisions", cells)
+    # In parts: others have their turn in between, and no message has more than gRPC takes.
+    for cells in (*(range(job << JOB_SHIFT, (job << JOB_SHIFT) + _CELLS_OF_JOB) for job in jobs), more):
+        for first in range(0, len(cells), _CELLS_AT_ONCE):
+            found += await _cells(switch, "decisions", cells[first : first + _CELLS_AT_ONCE])
     return found
 
 

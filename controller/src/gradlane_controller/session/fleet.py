@@ -12,7 +12,7 @@ from gradlane_controller.network.fabric import SwitchAddress
 from gradlane_controller.policy import Entity
 from gradlane_controller.session.connection import Connection
 from gradlane_controller.session.convergences import Convergences
-from gradlane_controller.session.counters import Counters, SwitchCounters, collect, read_counters
+from gradlane_controller.session.counters import Counters, Glances, SwitchCounters, collect, read_counters
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
 _LOG = logging.getLogger(__name__)
@@ -47,12 +47,12 @@ class Fleet(Mapping[str, ManagedSwitch]):
         """One that has not answered for long what was written to it, for people; empty: none."""
         return next((it.connection.name for it in self.values() if it.connection.silent), "")
 
-    async def counters(self, plan: Plan) -> Counters:
-        """The counters of every switch that is there. Raises SwitchError if none is."""
+    async def counters(self, plan: Plan, glances: Glances | None = None) -> Counters:
+        """The counters of every switch that is there, as `read_counters` has it. Raises SwitchError if none is."""
         present = [managed for managed in self.values() if managed.ready]
 
         async def read(managed: ManagedSwitch) -> SwitchCounters:
-            return await managed.connection.execute(lambda switch: read_counters(switch, plan))
+            return await managed.connection.execute(lambda switch: read_counters(switch, plan, glances))
 
         results = await asyncio.gather(*map(read, present), return_exceptions=True)
         found = [it for it in results if isinstance(it, SwitchCounters)]

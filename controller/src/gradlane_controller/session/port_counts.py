@@ -8,6 +8,7 @@ what it costs by finsy's entities.
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from finsy import Switch
 from finsy.proto import p4r
@@ -36,14 +37,8 @@ async def read_port_counts(switch: Switch, links: Iterable[int], ports: Iterable
 
     Raises finsy.P4ClientError, or SwitchError.
     """
-    wanted = [("routed", port) for port in links]
-    wanted += [("sent", cell) for port in ports for cell in _cells(port)]
     ids = {name: known.id for name in ("routed", "sent") if (known := switch.p4info.counters.get(name)) is not None}
-    request = p4r.ReadRequest(device_id=switch.device_id)
-    for name, cell in wanted:
-        if name in ids:
-            entry = request.entities.add().counter_entry
-            entry.counter_id, entry.index.index = ids[name], cell
+    request = _request(switch.device_id, ids.get("routed"), ids.get("sent"), tuple(links), tuple(ports))
     found = await _read(switch, request) if request.entities else {}
     routed, sent = dict[int, int](), dict[int, Sequence[int]]()
     for port in links:
@@ -57,7 +52,22 @@ async def read_port_counts(switch: Switch, links: Iterable[int], ports: Iterable
     return PortCounts(routed, sent)
 
 
-def _cells(port: int) -> list[int]:
+@lru_cache(maxsize=1024)
+def _request(
+    device_id: int, routed: int | None, sent: int | None, links: Sequence[int], ports: Sequence[int]
+) -> p4r.ReadRequest:
+    """Nobody changes it."""
+    request = p4r.ReadRequest(device_id=device_id)
+    wanted = [(routed, port) for port in links] + [(sent, cell) for port in ports for cell in _cells(port)]
+    for number, cell in wanted:
+        if number is not None:
+            entry = request.entities.add().counter_entry
+            entry.counter_id, entry.index.index = number, cell
+    return request
+
+
+@lru_cache(maxsize=1024)
+def _cells(port: int) -> Sequence[int]:
     """Those of what leaves with the bytes that it came with, and those of trimmed slices."""
     trimmed = [sent_cell(port, way, CONTROL_CLASS) for way in TRIMMED_BYTES]
     return [sent_cell(port, way, number) for way, number in _WHOLE] + trimmed

@@ -3,7 +3,7 @@
 
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Request, Response
 
 from gradlane_controller.api.context import Context
 from gradlane_controller.api.errors import Json, render
@@ -11,6 +11,7 @@ from gradlane_controller.api.models.network import CountersAnswer, FabricAnswer,
 from gradlane_controller.api.models.status import Status
 from gradlane_controller.api.negotiation import accepts, tagged, version_of
 from gradlane_controller.api.security import bearer, needs
+from gradlane_controller.api.together import Together
 from gradlane_controller.api.tokens import Scope
 from gradlane_controller.network.fabric import Fabric
 
@@ -20,10 +21,12 @@ def routes(context: Context) -> APIRouter:
     controller = context.controller
     router = APIRouter(prefix="/v1", dependencies=[bearer, needs(Scope.READ), accepts("application/json")])
 
+    the_status, the_links = Together(controller.status), Together(controller.links)
+
     @router.get("/status", response_model=Status)
-    async def status() -> Json:
+    async def status() -> Response:
         """Switches and jobs."""
-        return Json(controller.status())
+        return Response(await the_status.answer(), media_type=Json.media_type)
 
     @router.get("/fabric", response_model=FabricAnswer)
     async def fabric(request: Request) -> Json:
@@ -32,9 +35,9 @@ def routes(context: Context) -> APIRouter:
         return tagged(request, content, version_of(render(content).decode()))
 
     @router.get("/links", response_model=LinksAnswer)
-    async def links() -> Json:
+    async def links() -> Response:
         """Which links work, since when, and what others send over them."""
-        return Json(controller.links())
+        return Response(await the_links.answer(), media_type=Json.media_type)
 
     @router.get("/violations", response_model=ViolationsAnswer)
     async def violations() -> Json:
