@@ -3,11 +3,10 @@
 
 import argparse
 import importlib
-import os
 import sys
 from importlib.metadata import version
 
-from gradlane import hangup, systemd
+from gradlane import hangup, output, systemd
 from gradlane.commands import completion
 from gradlane.doctor.host import instructions
 from gradlane.errors import GradlaneError
@@ -54,18 +53,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Entry point. Returns the exit code; an error is one line on stderr."""
     given = sys.argv[1:] if arguments is None else arguments
     with hangup.kept(serving=given[:1] == ["agent"]):
-        return _run(given)
+        return output.whole(lambda: _run(given))
 
 
 def _run(arguments: list[str]) -> int:
     options = make_parser().parse_args(arguments)
     try:
-        code = options.command(options)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader has enough, as `| head`; nothing more may be written at the exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return options.command(options)
     except KeyboardInterrupt:
         return 130
     except GradlaneError as error:

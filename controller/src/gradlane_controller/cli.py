@@ -2,11 +2,10 @@
 """The command line. Exit codes: 0, 1 (the switch or the running controller), 2 (a flag or a file)."""
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 
-from gradlane import hangup
+from gradlane import hangup, output
 from gradlane.errors import GradlaneError
 
 _EXAMPLES = """examples:
@@ -26,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     given = sys.argv[1:] if arguments is None else arguments
     with hangup.kept(serving=given[:1] == ["run"]):
-        return _run(given)
+        return output.whole(lambda: _run(given))
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -38,12 +37,7 @@ def _run(arguments: Sequence[str]) -> int:
 
     options = make_parser().parse_args(arguments)
     try:
-        code = options.command(options)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:  # the reader has enough, as `| head`; nothing more may be written at the exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return options.command(options)
     except KeyboardInterrupt:
         return 130
     except FileError as problem:

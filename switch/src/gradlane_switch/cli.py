@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sys
 
-from gradlane import hangup
+from gradlane import hangup, output
 from gradlane.errors import GradlaneError
 from gradlane_switch.errors import PortError, ProgramError, SwitchError, UsageError
 
@@ -25,7 +24,7 @@ def main() -> int:
     The exit status is 2 for bad arguments, files or ports, 1 for anything else that went wrong.
     """
     with hangup.kept(serving=sys.argv[1:2] not in [[name] for name in _COMMANDS]):
-        return _run()
+        return output.whole(_run)
 
 
 def _run() -> int:
@@ -34,10 +33,6 @@ def _run() -> int:
     options = make_parser().parse_args()
     try:
         return options.command(options)
-    except BrokenPipeError:
-        # Whoever read the output, such as `head`, has enough. Python would complain once more when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 128 + signal.SIGPIPE
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except (ProgramError, PortError, UsageError, FileError) as error:
