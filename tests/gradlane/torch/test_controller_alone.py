@@ -25,6 +25,14 @@ pytestmark = [needs_root, needs("ethtool")]
 
 HOSTS = 2
 GRACE = 3.0
+TRAINING = """
+import torch, torch.distributed as dist, gradlane.torch
+dist.init_process_group("gradlane")
+total = torch.full((1 << 16,), 2.0 ** dist.get_rank())
+dist.all_reduce(total)
+print(sorted(set(total.tolist())))
+dist.destroy_process_group()
+"""
 PROGRAM = "from tests.gradlane.torch.worker_training import print_bits; print_bits()"
 
 
@@ -125,6 +133,26 @@ def test_the_result_is_that_of_a_job_file_bit_for_bit(site: Site, tmp_path: Path
     until(lambda: not site.ask("GET", "/v1/jobs")["items"], lambda: site.ask("GET", "/v1/jobs"))
     hosts = [(it["host"], it["addresses"]) for it in site.ask("GET", "/v1/agents")["items"]]
     assert hosts == [("h0", ["10.0.1.2"]), ("h1", ["10.0.2.2"])]
+
+
+def test_torchrun_on_several_hosts_needs_no_job_file(site: Site, tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(TRAINING)
+    nodes: list[subprocess.Popen[str]] = []
+    for k in range(1, HOSTS + 1):
+        own = {key: text.format(k=k) for key, text in by_controller(site).items()} | {
+            "GRADLANE_JOB_NAME": "by-torchrun"
+        }
+        own |= {"GRADLANE_SOCKET": str(site.folder / f"{k}.sock"), "OMP_NUM_THREADS": "1"}
+        argv = [*site.network.inside(site.network.host(k)), sys.executable, "-m", "torch.distributed.run"]
+        argv += ["--nnodes", str(HOSTS), "--nproc-per-node", "2", "--rdzv-backend", "c10d"]
+        argv += ["--rdzv-endpoint", "10.0.1.2:29400", "--local-addr", f"10.0.{k}.2"]
+        argv += ["--rdzv-conf", f"is_host={k == 1}", str(script)]  # it can't tell by the hostname, which all share here
+        nodes.append(subprocess.Popen(argv, env=os.environ | own, stdout=subprocess.PIPE, text=True))
+    printed = [it.communicate(timeout=4 * PATIENCE)[0] for it in nodes]
+    assert [it.returncode for it in nodes] == [0] * HOSTS
+    assert printed == ["[15.0]\n" * 2] * HOSTS
+    until(lambda: not site.ask("GET", "/v1/jobs")["items"], lambda: site.ask("GET", "/v1/jobs"))
 
 
 def test_a_job_whose_hosts_vanish_is_removed_after_the_grace_time(site: Site) -> None:
