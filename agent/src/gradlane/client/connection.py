@@ -54,7 +54,8 @@ class Connection:
         `rank`: this host's rank among the job's members; `process`: the number of this process on the host, 0 to
         processes - 1 (default 0). Without `rank` both come from the environment's RANK, the process's number in the
         whole job, host by host, as torchrun sets it. `socket_path`: default GRADLANE_SOCKET of the environment, or
-        /run/gradlane/agent.sock. Raises AgentError naming what is wrong, or JobError.
+        /run/gradlane/agent.sock; "process": without a daemon, see docs/agent.md. Raises AgentError naming what is
+        wrong, or JobError.
         """
         self.job = job_file if isinstance(job_file, Job) else job.load(job_file)
         self.processes = self.job.processes
@@ -64,7 +65,7 @@ class Connection:
         self._groups: dict[tuple[tuple[int, ...], str], Group] = {}
         self._arena_lock = threading.Lock()
         self._arena = memory.Arena(self._allocate, self._release)
-        self.link = Link(socket_path or agent_socket.default_path())
+        self.link = Link(socket_path or agent_socket.default_path(), self.job, self.rank)
         joining = {
             "op": "join",
             "job": self.job.text,
