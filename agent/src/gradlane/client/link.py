@@ -44,6 +44,11 @@ class Link:
         self._thread = threading.Thread(target=self._read, name="gradlane-client", daemon=True)
         self._thread.start()
 
+    @property
+    def within(self) -> bool:
+        """Whether the agent is in this process."""
+        return self._agent is not None
+
     def open_channel(self, descriptors: list[int]) -> None:
         """Makes the ring of the memory and the pipe that the agent has sent."""
         shared, kick = descriptors

@@ -120,8 +120,7 @@ class LocalJob:
             self.leave(0)
 
     async def _join(self) -> None:
-        begun = time.monotonic()
-        patience = self.job.patience
+        begun, patience = time.monotonic(), self.job.patience
         self.peers.start()
         reminder = asyncio.get_running_loop().call_later(liveness.LATE_SECONDS, self._tell_who_is_missing)
         try:
@@ -137,7 +136,8 @@ class LocalJob:
         self.peers.silence = self._engine.silence
         services.keep_beating(self._engine, self.job)
         self._exchange = exchange = Exchange(
-            self.job, self.rank, self._engine, agreement, self.fail, self.peers.leading.ask, services.shared
+            *(self.job, self.rank, self._engine, agreement, self.fail),
+            *(self.peers.leading.ask, services.shared, services.within),
         )
         exchange.grant(self._granted)
         self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions)
