@@ -142,6 +142,15 @@ def test_a_process_that_ends_leaves_in_order(tmp_path: Path, end: str) -> None:
         assert process.wait(30) == 0
 
 
+def test_who_leaves_early_ends_after_5_seconds_and_the_others_go_on(tmp_path: Path) -> None:
+    with beside(job_file(tmp_path), "time.sleep(8); c.close()") as (first, process):
+        began = time.monotonic()
+        first.close()
+        assert 4 < time.monotonic() - began < 7
+        until(lambda: not threads(), threads)
+        assert process.wait(30) == 0, process.stderr and process.stderr.read()
+
+
 ENDED = r"rank 1 \(h1, .*\): its training process ended without leaving the job"
 GONE = r"rank 1 \(h1, .*\) is gone: its agent closed the connection"
 

@@ -87,6 +87,8 @@ def test_arrays_that_can_not_be_used_where_they_lie_are_copied(ranks: Ranks) -> 
         for array, (before, expected) in of(c.rank):
             np.testing.assert_array_equal(c.all_reduce(array, op="sum"), expected)
             np.testing.assert_array_equal(array, before)
+            flags = array.flags
+            assert c.connection.takes(array) == bool(flags.c_contiguous and flags.aligned and array.size)
         memory = np.arange(100, dtype=np.float32)
         c.all_reduce(memory[:60], op="sum", out=memory[40:])  # overlapping
         np.testing.assert_array_equal(memory[40:], 2 * np.arange(60))

@@ -18,7 +18,7 @@ from gradlane.control.security import Credentials
 from gradlane.daemon import clients
 from gradlane.daemon.clients import Client, Clients
 from gradlane.daemon.config import RELOADED, AgentConfig
-from gradlane.daemon.local_job import LEAVE_SECONDS, LocalJob
+from gradlane.daemon.local_job import LocalJob
 from gradlane.daemon.reporting import Reporter
 from gradlane.daemon.shared import Services
 from gradlane.datapath.transport import Transport
@@ -87,13 +87,11 @@ class Agent:
             yield
 
     async def deserted(self) -> None:
-        """Returns when no process is left, nor a job. (A job that its process has left goes on for some seconds, as
-        other ranks may need repairs, but can't keep the process from ending.)"""
+        """Returns when no process is left, nor a job: where others still have not left a job, it goes on without this
+        rank."""
         assert self._clients is not None
         await self._clients.deserted.wait()
         for local in list(self._jobs.values()):
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(local.over.wait(), LEAVE_SECONDS)
             local.finish()
 
     def _grant(self, tolerated: Mapping[str, float]) -> None:
