@@ -19,7 +19,7 @@ from bench.harness.netns import Namespaces, run
 from bench.harness.worker import Worker
 
 MTU = 1500
-ADDRESSES = 3  # of a host
+FURTHER = 2  # addresses of a host
 # Of a port of limited rate: what it holds, and what it sends at once, which is no less than the kernel's largest frame.
 _BUFFER, _BURST = 400_000, 70_000  # bytes
 
@@ -38,8 +38,12 @@ class AgentHosts(Namespaces, ABC):
         """Of a host."""
 
     @abstractmethod
-    def address(self, host: int, number: int = 0) -> str:
-        """One of those of a host, for each agent on it."""
+    def address(self, host: int) -> str:
+        """Of a host."""
+
+    @abstractmethod
+    def further_address(self, host: int, number: int) -> str:
+        """Of a host, 1 to FURTHER, for another agent on it."""
 
     def start(
         self, stack: ExitStack, host: int, name: str, *command: str, asked: bool = True, logs: bool = False
@@ -72,16 +76,17 @@ class AgentHosts(Namespaces, ABC):
         transport: Mapping[str, Any] | None = None,
         sync: Mapping[str, Any] | None = None,
     ) -> Path:
-        """Writes the job file of workers on all hosts, or on those given, at their address number `at`; the rest as
-        job.document takes it."""
-        members = [(f"h{host}", self.address(host, at)) for host in (range(self.count) if hosts is None else hosts)]
+        """Writes the job file of workers on all hosts, or on those given, at their further address `at` if it is not 0;
+        the rest as job.document takes it."""
+        places = range(self.count) if hosts is None else hosts
+        members = [(f"h{host}", self.further_address(host, at) if at else self.address(host)) for host in places]
         document = job.document(f"bench{number}", number, members, rate, buffer, tolerance, transport, sync)
         path.write_text(tomli_w.dumps(document), encoding="utf-8")
         return path
 
 
 class Hosts(AgentHosts):
-    """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0, and at others by it. Raises FabricError.
+    """Namespaces of hosts 0..n-1, host k at 10.77.0.(k+1) on eth0. Raises FabricError.
 
     `rate` (bit/s) limits the bridge's ports towards the hosts (tbf); without it there is no limit. Offloads stay as the
     kernel has them.
@@ -99,9 +104,13 @@ class Hosts(AgentHosts):
         """Of a host."""
         return f"{self._prefix}h{host}"
 
-    def address(self, host: int, number: int = 0) -> str:
+    def address(self, host: int) -> str:
         """Of a host."""
-        return f"10.77.{number}.{host + 1}"
+        return f"10.77.0.{host + 1}"
+
+    def further_address(self, host: int, number: int) -> str:
+        """Of a host."""
+        return f"10.78.{number}.{host + 1}"
 
     def _build(self) -> None:
         # Where br_netfilter is loaded, frames of a bridge would pass the machine's packet filter.
@@ -121,9 +130,9 @@ class Hosts(AgentHosts):
         run("ip", "-n", self._bridge, "link", "set", port, "master", "br0", "mtu", str(self._mtu), "up")
         run("ip", "-n", namespace, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
         run("ip", "-n", namespace, "link", "set", "eth0", "mtu", str(self._mtu), "up")
-        for number in range(1, ADDRESSES):  # not on eth0: Open MPI hangs where that has several
-            run("ip", "-n", namespace, "addr", "add", f"{self.address(host, number)}/32", "dev", "lo")
-            run("ip", "-n", namespace, "route", "add", f"10.77.{number}.0/24", "dev", "eth0")
+        for number in range(1, FURTHER + 1):  # not on eth0: Open MPI hangs where that has several
+            run("ip", "-n", namespace, "addr", "add", f"{self.further_address(host, number)}/32", "dev", "lo")
+            run("ip", "-n", namespace, "route", "add", f"10.78.{number}.0/24", "dev", "eth0")
         if self._rate is not None:
             self.limit(host, self._rate)
 
@@ -142,7 +151,7 @@ class Hosts(AgentHosts):
 
 
 class Loopback(AgentHosts):
-    """All hosts in one namespace, as on one machine: host k at 127.0.0.(k+1) and others. Raises FabricError."""
+    """All hosts in one namespace, as on one machine: host k at 127.0.0.(k+1). Raises FabricError."""
 
     interface = "lo"
 
@@ -154,6 +163,10 @@ class Loopback(AgentHosts):
         """The same for all."""
         return self._only
 
-    def address(self, host: int, number: int = 0) -> str:
+    def address(self, host: int) -> str:
+        """Of a host."""
+        return f"127.0.0.{host + 1}"
+
+    def further_address(self, host: int, number: int) -> str:
         """Of a host."""
         return f"127.0.{number}.{host + 1}"
