@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from gradlane import AgentError, Communicator
+from gradlane.client import agent_socket
 from tests.support import members
 from tests.support.agents import Agent, agents, loopback, until
 from tests.support.communicators import Ranks, each
@@ -132,6 +133,8 @@ def test_errors_say_what_to_do(tmp_path: Path, hosts: list[Agent]) -> None:
         Communicator(job_file(tmp_path, key=""), 0, "process")
     with pytest.raises(AgentError, match=r"a controller makes jobs of hosts whose daemons report to it"):
         Communicator(None, 0, "process", controller="127.0.0.1:1", job="x", workers=1)
+    with pytest.raises(AgentError, match=r"that agent is in a training process, and has no socket"):
+        agent_socket.status("process")
     until(lambda: not threads(), threads)
 
 
@@ -174,6 +177,15 @@ def test_the_others_hear_at_once_who_has_ended_and_how(tmp_path: Path, end: str,
         assert time.monotonic() - began < (PROMPT if "left" not in why else 10)
         code = process.wait(30)
         assert code in (0, 1, 3, -signal.SIGKILL, -signal.SIGINT), process.stderr and process.stderr.read()
+
+
+@pytest.mark.alone
+def test_who_is_stopped_is_named_within_10_seconds(tmp_path: Path) -> None:
+    with beside(job_file(tmp_path), "time.sleep(0.5); os.kill(os.getpid(), signal.SIGSTOP)") as (first, _):
+        began = time.monotonic()
+        with pytest.raises(AgentError, match=r"rank 1 \(h1, .*\): no answer for 7.5 s"):
+            first.receive(np.ones(2), 1)
+        assert time.monotonic() - began < 10
 
 
 FORKED = """
