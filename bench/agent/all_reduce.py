@@ -7,8 +7,9 @@ on the bridge, whose ports have a rate: how much of the payload rate that the he
 
 Variants: "gloo"; "mpi" (left out where Open MPI is not installed); and Gradlane, which reduces arrays of its own shared
 memory in place ("shared", as PyTorch's buckets), any others to a new one ("plain": copied in), or tensors by its
-backend of torch.distributed ("torch": copied in and out, as that reduces in place). All processes have the same
-real-time priority, so that other load of the machine weighs little. docs/measurements/agent.md has the figures.
+backend of torch.distributed ("torch": copied in and out, as that reduces in place); the latter two also with the agent
+in the training process ("process", "torch-process": not copied). All processes have the same real-time priority, so
+that other load of the machine weighs little. docs/measurements/agent.md has the figures.
 """
 
 from __future__ import annotations

@@ -14,9 +14,19 @@ from bench.agent import mpi
 from bench.harness.agent_hosts import AgentHosts
 from bench.harness.worker import Worker, ask_all
 
-VARIANTS = {"gloo": "torch", "mpi": "mpi", "shared": "gradlane", "plain": "gradlane", "torch": "torch"}
+VARIANTS = {
+    "gloo": "torch",
+    "mpi": "mpi",
+    "shared": "gradlane",
+    "plain": "gradlane",
+    "torch": "torch",
+    "process": "process",
+    "torch-process": "torch-process",
+}
 """And whose processes do it."""
-_JOBS = ("torch", "gradlane")  # sides that have one, with the agents
+# Sides that have a job, and at which address of a host their agents are: the daemon, or each process's own.
+_JOBS = {"torch": 0, "gradlane": 0, "process": 1, "torch-process": 2}
+_PORT = 29400  # of torch's stores
 # What a job is told of the network: bytes of a port's buffer, and bit/s and bytes where nothing is limited.
 _PORT_BUFFER = 200_000
 _UNLIMITED = (100_000_000_000, 16_000_000)
@@ -32,9 +42,9 @@ class Team:
         wanted = {VARIANTS[variant] for variant in variants}
         jobs = {
             side: hosts.write_job(
-                folder / f"{side}.toml", *((rate, _PORT_BUFFER) if rate else _UNLIMITED), number=number
+                folder / f"{side}.toml", *((rate, _PORT_BUFFER) if rate else _UNLIMITED), number=number, at=at
             )
-            for number, side in enumerate(_JOBS, 1)
+            for number, (side, at) in enumerate(_JOBS.items(), 1)
             if side in wanted
         }
         self._workers: dict[str, list[Worker]] = {side: [] for side in jobs}
@@ -43,9 +53,10 @@ class Team:
             agent, socket = hosts.start_agent(stack, host, folder)
             self._agents.append(agent)
             for side, job in jobs.items():
-                first = (hosts.interface, hosts.address(0)) if side == "torch" else ()
+                first = (hosts.interface, f"{hosts.address(0)}:{_PORT + _JOBS[side]}") if "torch" in side else ()
                 words = ("-m", "bench.agent.all_reduce_worker", side, f"{host}", f"{hosts.count}", *first)
-                self._workers[side].append(hosts.start(stack, host, side, *words, str(job), str(socket)))
+                place = "process" if _JOBS[side] else str(socket)
+                self._workers[side].append(hosts.start(stack, host, side, *words, str(job), place))
         for workers in self._workers.values():
             for member in workers:
                 member.wait_for("ready")
@@ -53,7 +64,7 @@ class Team:
 
     def run(self, variant: str, size: int, count: int) -> tuple[float, float]:
         """Median seconds of an all-reduce, and CPU seconds of a host for a GB."""
-        agents = self._agents if variant not in ("gloo", "mpi") else []
+        agents = self._agents if variant in ("shared", "plain", "torch") else []
         before = sum(agent.cpu_seconds() for agent in agents)
         answers = self._ask(variant, {"elements": size // 4, "count": count})
         # The agents' part has the two all-reduces before the measured ones in it.

@@ -15,14 +15,11 @@ import numpy as np
 
 from bench.harness.worker import serve
 
-PORT = 29400
-
-
 # Each process imports what its own side needs, and no more: no library's threads beside the other's.
 
 
 class Torch:
-    """torch.distributed; `variant` "gloo" is its Gloo on TCP, "torch" the backend "gradlane"."""
+    """torch.distributed; `variant` "gloo" is its Gloo on TCP, any other the backend "gradlane"."""
 
     def __init__(self, rank: int, size: int, interface: str, address: str, job: str, socket: str) -> None:
         import torch
@@ -33,27 +30,28 @@ class Torch:
         torch.set_num_threads(1)
         self._torch, self._dist = torch, dist
         os.environ |= {"GLOO_SOCKET_IFNAME": interface, "GRADLANE_JOB": job, "GRADLANE_SOCKET": socket}
-        dist.init_process_group("gloo", init_method=f"tcp://{address}:{PORT}", rank=rank, world_size=size)
-        self._groups = {"gloo": None, "torch": dist.new_group(backend="gradlane")}
+        dist.init_process_group("gloo", init_method=f"tcp://{address}", rank=rank, world_size=size)
+        self._gradlane = dist.new_group(backend="gradlane")
 
     def prepare(self, variant: str, elements: int) -> tuple[Any, Callable[[], Any]]:
         """The array, and what all-reduces it: always in place."""
         tensor = self._torch.empty(elements)
         array = tensor.numpy()
+        group = None if variant == "gloo" else self._gradlane
 
         def all_reduce() -> Any:
-            self._dist.all_reduce(tensor, group=self._groups[variant])
+            self._dist.all_reduce(tensor, group=group)
             return array
 
         return array, all_reduce
 
     def close(self) -> None:
         """Leaves the job."""
-        self._dist.destroy_process_group(self._groups["torch"])
+        self._dist.destroy_process_group(self._gradlane)
 
 
 class Gradlane:
-    """gradlane.Communicator; `variant` "shared" is an array of its own in place, "plain" any other, to a new one."""
+    """gradlane.Communicator; `variant` "shared" is an array of its own in place, else any other, to a new one."""
 
     def __init__(self, rank: int, job: str, socket: str) -> None:
         from gradlane import Communicator
@@ -89,9 +87,9 @@ def _measure(side: Torch | Gradlane, rank: int, size: int, request: dict[str, An
 
 
 def main() -> None:
-    """Arguments: torch RANK SIZE INTERFACE ADDRESS-OF-0 JOB SOCKET, or gradlane RANK SIZE JOB SOCKET."""
+    """Arguments: SIDE RANK SIZE JOB SOCKET; of torch's sides INTERFACE ADDRESS-OF-0:PORT before JOB."""
     kind, rank, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    side = Torch(rank, size, *sys.argv[4:8]) if kind == "torch" else Gradlane(rank, *sys.argv[4:6])
+    side = Torch(rank, size, *sys.argv[4:8]) if "torch" in kind else Gradlane(rank, *sys.argv[4:6])
     serve(lambda request: _measure(side, rank, size, request))
     side.close()
 

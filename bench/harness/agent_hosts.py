@@ -19,6 +19,7 @@ from bench.harness.netns import Namespaces, run
 from bench.harness.worker import Worker
 
 MTU = 1500
+FURTHER = 2  # addresses of a host
 # Of a port of limited rate: what it holds, and what it sends at once, which is no less than the kernel's largest frame.
 _BUFFER, _BURST = 400_000, 70_000  # bytes
 
@@ -39,6 +40,10 @@ class AgentHosts(Namespaces, ABC):
     @abstractmethod
     def address(self, host: int) -> str:
         """Of a host."""
+
+    @abstractmethod
+    def further_address(self, host: int, number: int) -> str:
+        """Of a host, 1 to FURTHER, for another agent on it."""
 
     def start(
         self, stack: ExitStack, host: int, name: str, *command: str, asked: bool = True, logs: bool = False
@@ -65,13 +70,16 @@ class AgentHosts(Namespaces, ABC):
         buffer: int,
         *,
         number: int = 1,
+        at: int = 0,
         hosts: Sequence[int] | None = None,
         tolerance: float | None = None,
         transport: Mapping[str, Any] | None = None,
         sync: Mapping[str, Any] | None = None,
     ) -> Path:
-        """Writes the job file of workers on all hosts, or on those given; the rest as job.document takes it."""
-        members = [(f"h{host}", self.address(host)) for host in (range(self.count) if hosts is None else hosts)]
+        """Writes the job file of workers on all hosts, or on those given, at their further address `at` if it is not 0;
+        the rest as job.document takes it."""
+        places = range(self.count) if hosts is None else hosts
+        members = [(f"h{host}", self.further_address(host, at) if at else self.address(host)) for host in places]
         document = job.document(f"bench{number}", number, members, rate, buffer, tolerance, transport, sync)
         path.write_text(tomli_w.dumps(document), encoding="utf-8")
         return path
@@ -100,6 +108,10 @@ class Hosts(AgentHosts):
         """Of a host."""
         return f"10.77.0.{host + 1}"
 
+    def further_address(self, host: int, number: int) -> str:
+        """Of a host."""
+        return f"10.78.{number}.{host + 1}"
+
     def _build(self) -> None:
         # Where br_netfilter is loaded, frames of a bridge would pass the machine's packet filter.
         for family in ("ip", "ip6"):
@@ -118,6 +130,9 @@ class Hosts(AgentHosts):
         run("ip", "-n", self._bridge, "link", "set", port, "master", "br0", "mtu", str(self._mtu), "up")
         run("ip", "-n", namespace, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
         run("ip", "-n", namespace, "link", "set", "eth0", "mtu", str(self._mtu), "up")
+        for number in range(1, FURTHER + 1):  # not on eth0: Open MPI hangs where that has several
+            run("ip", "-n", namespace, "addr", "add", f"{self.further_address(host, number)}/32", "dev", "lo")
+            run("ip", "-n", namespace, "route", "add", f"10.78.{number}.0/24", "dev", "eth0")
         if self._rate is not None:
             self.limit(host, self._rate)
 
@@ -151,3 +166,7 @@ class Loopback(AgentHosts):
     def address(self, host: int) -> str:
         """Of a host."""
         return f"127.0.0.{host + 1}"
+
+    def further_address(self, host: int, number: int) -> str:
+        """Of a host."""
+        return f"127.0.{number}.{host + 1}"

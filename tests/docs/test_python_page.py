@@ -20,21 +20,23 @@ EXAMPLES = [
 ]
 
 
-def test_every_example_of_the_pages_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("daemons", [True, False])
+def test_every_example_of_the_pages_runs(tmp_path: Path, daemons: bool) -> None:
     assert len(EXAMPLES) >= 7
     addresses = loopback(2)
     job_file(tmp_path, addresses, lines="[loss]\npush = 0.05\n")
-    with agents(tmp_path, addresses) as running:
+    with agents(tmp_path, addresses if daemons else []) as running:
+        sockets = [str(agent.socket) for agent in running] or ["process"] * 2
         for example in EXAMPLES:
             processes = [
                 subprocess.Popen(
                     [sys.executable, "-c", example],
                     cwd=tmp_path,
-                    env={**os.environ, "RANK": str(rank), "GRADLANE_SOCKET": str(agent.socket)},
+                    env={**os.environ, "RANK": str(rank), "GRADLANE_SOCKET": socket},
                     stderr=subprocess.PIPE,
                     text=True,
                 )
-                for rank, agent in enumerate(running)
+                for rank, socket in enumerate(sockets)
             ]
             for process in processes:
                 _, errors = process.communicate(timeout=60)

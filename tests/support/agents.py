@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from gradlane.client import agent_socket
 from tests.support import zygote
@@ -27,6 +27,13 @@ PATIENCE = 60.0
 def loopback(count: int, first: int = 1) -> list[str]:
     """Addresses for that many agents."""
     return [f"{NETWORK}.{number}" for number in range(first, first + count)]
+
+
+class Within(NamedTuple):
+    """In place of an `Agent`: the one that a training process brings itself, at that address."""
+
+    address: str
+    socket: str = "process"
 
 
 def pause(begun: float) -> None:

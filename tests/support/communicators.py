@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlane import Communicator
 from tests.support import members
-from tests.support.agents import Agent, loopback
+from tests.support.agents import Agent, Within, loopback
 
 Ranks = list[Communicator]
 
@@ -22,14 +22,14 @@ def job_file(folder: Path, hosts: int, processes: int = 1, transport: str = "", 
     return members.job_file(folder, loopback(hosts), lines=lines, processes=processes)
 
 
-def join(file: Path, hosts: Sequence[Agent], count: int, processes: int = 1) -> Ranks:
+def join(file: Path, hosts: Sequence[Agent | Within], count: int, processes: int = 1) -> Ranks:
     """Communicators of the job's first `count` ranks, `processes` at each host."""
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(lambda rank: Communicator(file, rank, hosts[rank // processes].socket), range(count)))
 
 
 @contextlib.contextmanager
-def joined(hosts: Sequence[Agent], file: Path, count: int, processes: int = 1) -> Iterator[Ranks]:
+def joined(hosts: Sequence[Agent | Within], file: Path, count: int, processes: int = 1) -> Iterator[Ranks]:
     """Communicators of `count` hosts' ranks, closed at the end of the block if that is reached."""
     ranks = join(file, hosts, count * processes, processes)
     yield ranks

@@ -13,8 +13,9 @@ import pytest
 
 import gradlane
 from gradlane import AgentError, Communicator
-from tests.support.agents import Agent
-from tests.support.communicators import each, job_file, joined
+from tests.support import members
+from tests.support.agents import Agent, Within, loopback
+from tests.support.communicators import Ranks, each, job_file, joined
 
 
 def values(rank: int, shape: tuple[int, ...], dtype: str = "float32") -> np.ndarray:
@@ -24,48 +25,60 @@ def values(rank: int, shape: tuple[int, ...], dtype: str = "float32") -> np.ndar
 
 @pytest.mark.parametrize(("machines", "processes"), [(2, 1), (3, 1), (2, 2), (1, 3)])
 def test_every_collective(hosts: list[Agent], tmp_path: Path, machines: int, processes: int) -> None:
-    size = machines * processes
-    shape = (size * 6, 5)
     with joined(hosts, job_file(tmp_path, machines, processes), machines, processes) as ranks:
-        assert [(c.rank, c.size) for c in ranks] == [(k, size) for k in range(size)]
-        inputs = [values(k, shape) for k in range(size)]
-        total = np.sum(inputs, axis=0)
+        call_every_collective(ranks)
 
-        for result in each(ranks, lambda c: c.all_reduce(inputs[c.rank])):
-            np.testing.assert_allclose(result, total / size, rtol=1e-6)
-        for name in ("weights", None):
-            places = [array.copy() for array in inputs]
-            each(ranks, lambda c, name=name, places=places: c.all_reduce(places[c.rank], name=name, out=places[c.rank]))
-            for place in places:
-                np.testing.assert_allclose(place, total / size, rtol=1e-6)
-        for op, expected in (("sum", np.sum), ("min", np.min), ("max", np.max), ("product", np.prod)):
-            for dtype in ("float64", "int32", "uint8"):
-                arrays = [values(k, (77,), dtype) for k in range(size)]
-                results = each(ranks, lambda c, op=op, arrays=arrays: c.all_reduce(arrays[c.rank], op=op))
-                for result in results:
-                    assert result.dtype == dtype
-                    np.testing.assert_allclose(result, expected(arrays, axis=0).astype(dtype), rtol=1e-12)
-        parts = each(ranks, lambda c: c.reduce_scatter(inputs[c.rank]))
-        np.testing.assert_allclose(np.concatenate(parts), total, rtol=1e-6)
-        for result in each(ranks, lambda c: c.all_gather(inputs[c.rank])):
-            np.testing.assert_array_equal(result, np.stack(inputs))
-        exchanged = each(ranks, lambda c: c.all_to_all(inputs[c.rank]))
-        blocks = [array.reshape(size, 6, 5) for array in inputs]
-        for k, result in enumerate(exchanged):
-            np.testing.assert_array_equal(result.reshape(size, 6, 5), np.stack([block[k] for block in blocks]))
-        for root in range(size):
-            places = [array.copy() for array in inputs]
-            each(ranks, lambda c, root=root, places=places: c.broadcast(places[c.rank], root))
-            for place in places:
-                np.testing.assert_array_equal(place, inputs[root])
-            reduced = each(ranks, lambda c, root=root: c.reduce(inputs[c.rank], root))
-            np.testing.assert_allclose(reduced.pop(root), total, rtol=1e-6)
-            assert reduced == [None] * (size - 1)
-        if size > 1:
-            received = each(ranks, lambda c: pass_on(c, inputs[c.rank]))
-            for k, result in enumerate(received):
-                np.testing.assert_array_equal(result, inputs[k - 1])
-        each(ranks, Communicator.barrier)
+
+@pytest.mark.parametrize("machines", [2, 3])
+def test_every_collective_without_daemons(tmp_path: Path, machines: int) -> None:
+    addresses = loopback(machines, 11)
+    file = members.job_file(tmp_path, addresses, lines='buffer = "4MB"')
+    with joined([Within(address) for address in addresses], file, machines) as ranks:
+        call_every_collective(ranks)
+
+
+def call_every_collective(ranks: Ranks) -> None:
+    size = len(ranks)
+    shape = (size * 6, 5)
+    assert [(c.rank, c.size) for c in ranks] == [(k, size) for k in range(size)]
+    inputs = [values(k, shape) for k in range(size)]
+    total = np.sum(inputs, axis=0)
+
+    for result in each(ranks, lambda c: c.all_reduce(inputs[c.rank])):
+        np.testing.assert_allclose(result, total / size, rtol=1e-6)
+    for name in ("weights", None):
+        places = [array.copy() for array in inputs]
+        each(ranks, lambda c, name=name, places=places: c.all_reduce(places[c.rank], name=name, out=places[c.rank]))
+        for place in places:
+            np.testing.assert_allclose(place, total / size, rtol=1e-6)
+    for op, expected in (("sum", np.sum), ("min", np.min), ("max", np.max), ("product", np.prod)):
+        for dtype in ("float64", "int32", "uint8"):
+            arrays = [values(k, (77,), dtype) for k in range(size)]
+            results = each(ranks, lambda c, op=op, arrays=arrays: c.all_reduce(arrays[c.rank], op=op))
+            for result in results:
+                assert result.dtype == dtype
+                np.testing.assert_allclose(result, expected(arrays, axis=0).astype(dtype), rtol=1e-12)
+    parts = each(ranks, lambda c: c.reduce_scatter(inputs[c.rank]))
+    np.testing.assert_allclose(np.concatenate(parts), total, rtol=1e-6)
+    for result in each(ranks, lambda c: c.all_gather(inputs[c.rank])):
+        np.testing.assert_array_equal(result, np.stack(inputs))
+    exchanged = each(ranks, lambda c: c.all_to_all(inputs[c.rank]))
+    blocks = [array.reshape(size, 6, 5) for array in inputs]
+    for k, result in enumerate(exchanged):
+        np.testing.assert_array_equal(result.reshape(size, 6, 5), np.stack([block[k] for block in blocks]))
+    for root in range(size):
+        places = [array.copy() for array in inputs]
+        each(ranks, lambda c, root=root, places=places: c.broadcast(places[c.rank], root))
+        for place in places:
+            np.testing.assert_array_equal(place, inputs[root])
+        reduced = each(ranks, lambda c, root=root: c.reduce(inputs[c.rank], root))
+        np.testing.assert_allclose(reduced.pop(root), total, rtol=1e-6)
+        assert reduced == [None] * (size - 1)
+    if size > 1:
+        received = each(ranks, lambda c: pass_on(c, inputs[c.rank]))
+        for k, result in enumerate(received):
+            np.testing.assert_array_equal(result, inputs[k - 1])
+    each(ranks, Communicator.barrier)
 
 
 def pass_on(c: Communicator, array: np.ndarray) -> np.ndarray:

@@ -52,6 +52,7 @@ BAD_COMMANDS = {
     "out of bounds": {**COLLECTIVE, "in": 1 << 40},
     "out of bounds, or": {**COLLECTIVE, "in": (1 << 64) - 8},
     "memory is missing": {**COLLECTIVE, "in_region": 4095},
+    "out of bounds or": {**COLLECTIVE, "in_region": 65534, "out_region": 65534, "in": 4096, "out": 4096},  # an address
     "half overlapping": {**COLLECTIVE, "in": 0, "out": 8},
     "send and receive need a pair": {**COLLECTIVE, "collective": 7},
     "only send and receive may lose": {**COLLECTIVE, "loss": 1},

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from tests.support.agents import Agent
+from tests.support.agents import Agent, Within
 from tests.support.forkserver import FORKSERVER
 
 PATIENCE = 180.0  # seconds that the processes of a test may take
@@ -28,7 +28,7 @@ def template(**changes: str) -> str:
     )
 
 
-def job_file(path: Path, agents: Sequence[Agent], processes: int = 1, **changes: str) -> Path:
+def job_file(path: Path, agents: Sequence[Agent | Within], processes: int = 1, **changes: str) -> Path:
     """Writes a job file with a worker for each agent."""
     from gradlane import job
 
@@ -38,7 +38,7 @@ def job_file(path: Path, agents: Sequence[Agent], processes: int = 1, **changes:
 
 def run(
     function: Callable[..., Any],
-    agents: Sequence[Agent],
+    agents: Sequence[Agent | Within],
     job: Path,
     *arguments: Any,
     processes: int = 1,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The backend of torch.distributed, against Gloo."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,18 @@ from gradlane.errors import AgentError
 from gradlane.torch import rendezvous
 from tests.gradlane.torch import worker_collectives, worker_training
 from tests.gradlane.torch.ranks import job_file, run
-from tests.support.agents import Agent
+from tests.support.agents import Agent, Within, loopback
 
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_every_collective_gives_what_gloo_gives(agents: list[Agent], tmp_path: Path, size: int) -> None:
     run(worker_collectives.all_of_them, agents[:size], job_file(tmp_path / "job.toml", agents[:size]))
+
+
+@pytest.mark.parametrize("work", [worker_collectives.all_of_them, worker_training.both_backends])
+def test_it_does_the_same_without_daemons(tmp_path: Path, work: Callable[..., None]) -> None:
+    places = [Within(address) for address in loopback(3, first=121)]
+    run(work, places, job_file(tmp_path / "job.toml", places))
 
 
 @pytest.mark.parametrize("size", [2, 4])

@@ -41,6 +41,12 @@ def reductions(groups: dict[str, Any], rank: int, size: int) -> None:
 
         both(groups, all_reduce)
 
+    whole = values(rank, 100, torch.float32)  # Gloo takes it for contiguous
+    dist.all_reduce(whole[::2], group=groups["gradlane"])
+    dist.broadcast(whole[1::2], 1, group=groups["gradlane"])
+    assert torch.equal(whole[::2], sum(values(r, 100, torch.float32) for r in range(size))[::2])
+    assert torch.equal(whole[1::2], values(1, 100, torch.float32)[1::2])
+
     def of_bool(group: Any) -> list[torch.Tensor]:
         tensor = values(rank, 100, torch.int32) == 1
         both = [tensor.clone(), tensor.clone()]

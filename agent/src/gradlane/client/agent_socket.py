@@ -8,6 +8,7 @@ import socket
 import stat
 from pathlib import Path
 
+from gradlane.client import in_process
 from gradlane.errors import AgentError
 from gradlane.ipc import messages
 from gradlane.ipc.status import AgentStatus
@@ -16,7 +17,7 @@ STATUS_SECONDS = 10.0
 
 
 def default_path() -> Path:
-    """Of the agent's socket: GRADLANE_SOCKET of the environment, or the usual one."""
+    """Of the agent's socket: GRADLANE_SOCKET of the environment, or the usual one. Perhaps what in_process.py takes."""
     return Path(os.environ.get("GRADLANE_SOCKET") or messages.DEFAULT_SOCKET)
 
 
@@ -40,6 +41,11 @@ def connect(path: str | Path, timeout: float | None = None) -> socket.socket:
 
 def status(path: str | Path) -> AgentStatus:
     """What the agent on that socket is doing. Raises AgentError if none answers."""
+    if in_process.is_meant(path):
+        raise AgentError(
+            f"{path}: that agent is in a training process, and has no socket: its counts are there (`statistics()`); "
+            "--socket or GRADLANE_SOCKET names a daemon's"
+        )
     with connect(path, STATUS_SECONDS) as sock:
         try:
             messages.send(sock, {"op": "statistics", "all": True})

@@ -68,7 +68,8 @@ class Collectives:
 
     def broadcast(self, array: Array, root: int = 0, asynchronous: bool = False) -> Any:
         """Fills `array` with what `root` has in it, at every process, and returns it."""
-        shared = self._shared(array) if self.rank == root else self._uncopied(array)
+        there = self._shared if self.rank == root else self._uncopied
+        shared = there(array, asynchronous)
         if self.rank == root:
             return self._start("broadcast", shared, shared, array, asynchronous, root=root, deliver=False)
         return self._start("broadcast", None, shared, _filled(array), asynchronous, root=root)
@@ -84,7 +85,7 @@ class Collectives:
 
     def receive(self, array: Array, source: int, tag: int = 0, asynchronous: bool = False) -> Any:
         """Fills `array`, of the shape and type that was sent, with what `source` sends, and returns it."""
-        target = self._uncopied(array)
+        target = self._uncopied(array, asynchronous)
         return self._start("receive", None, target, _filled(array), asynchronous, root=source, tag=tag)
 
     def barrier(self) -> None:
@@ -95,32 +96,38 @@ class Collectives:
         """The reduction of all processes' arrays: a new array, or `out`, or a Pending of it."""
         if out is not None and _filled(out) is not array and (out.shape, out.dtype) != (array.shape, array.dtype):
             raise ValueError(f"out is {out.shape} {out.dtype}, and the result {array.shape} {array.dtype}")
-        shared = self._shared(array)
-        if out is not None and out is not array and self._takes(out, shared):
+        shared = self._shared(array, asynchronous)
+        if out is not None and out is not array and self._takes(out, shared, asynchronous):
             target = out
         elif out is array or shared is not array:
-            target = shared  # in place, where the place is ours: a copy, or the caller's own shared array
+            target = shared  # in place, where the place is ours: a copy, or what the caller gives for it
         else:
             target = self.empty(array.shape, array.dtype)
         return self._start("all_reduce", shared, target, target if out is None else out, asynchronous, op)
 
-    def _takes(self, out: Array, shared: Array) -> bool:
-        """Whether `out` is shared memory that can take the result: it does not overlap with the contribution."""
-        return self.connection.is_shared(out) and not np.may_share_memory(out, shared)
+    def _takes(self, out: Array, shared: Array, asynchronous: bool) -> bool:
+        """Whether the result can come to `out` itself, which does not overlap with the contribution."""
+        return self._is_usable(out, asynchronous) and not np.may_share_memory(out, shared)
+
+    def _is_usable(self, array: Array, asynchronous: bool) -> bool:
+        """Whether an operation may work on an array where it lies. Who does not wait may go on to use it if it is not
+        shared memory, wherever the agent is."""
+        return self.connection.is_shared(array) if asynchronous else self.connection.takes(array)
 
     def _divided(self, array: Array) -> int:
         if not array.ndim or array.shape[0] % self.size:
             raise ValueError(f"the first axis of {array.shape} can't be divided among {self.size} processes")
         return array.shape[0] // self.size
 
-    def _uncopied(self, array: Array) -> Array:
-        """The array itself if it lies in shared memory, else one of its shape that does. A scalar is an array too."""
-        array = np.asarray(array)
-        return array if self.connection.is_shared(array) else self.empty(array.shape, array.dtype)
+    def _uncopied(self, array: Array, asynchronous: bool) -> Array:
+        """The array itself if it is usable, else one of its shape in shared memory. A scalar is an array too."""
+        values = np.asarray(array)
+        usable = values is array and self._is_usable(array, asynchronous)
+        return array if usable else self.empty(values.shape, values.dtype)
 
-    def _shared(self, array: Array) -> Array:
+    def _shared(self, array: Array, asynchronous: bool) -> Array:
         """The same, with the array's values."""
-        shared = self._uncopied(array)
+        shared = self._uncopied(array, asynchronous)
         if shared is not array:
             np.copyto(shared, array)
         return shared
@@ -145,7 +152,7 @@ class Collectives:
         if not array.size:
             pending = Pending(None, lambda: result)
             return pending if asynchronous else pending.wait()
-        shared = None if source is None else self._shared(source)
+        shared = None if source is None else self._shared(source, asynchronous)
         handle = self.connection.collective(
             kind,
             _raw(shared),

@@ -72,7 +72,7 @@ def collective(
         if array is not None:
             place = locate(array)
             if place is None:
-                raise ValueError("an array of a collective must be made by Connection.empty, and be contiguous")
+                raise ValueError("an array of a collective must be one that Connection.takes: made by its `empty`")
         region, offset = place or (lib.GL_NO_REGION, 0)
         setattr(made, f"{prefix}_region", region)
         setattr(made, prefix, offset)

@@ -47,8 +47,9 @@ class Communicator(Collectives):
         so many `workers` (hosts) with so many `processes` each (default WORLD_SIZE and LOCAL_WORLD_SIZE), by a
         `controller` (default GRADLANE_CONTROLLER) and its `template`: docs/pytorch.md. `rank`: of this process in the
         whole job, host by host; default RANK of the environment, as torchrun sets it. `socket`: the agent's; default
-        GRADLANE_SOCKET of the environment, or /run/gradlane/agent.sock. Raises AgentError that names what is wrong or
-        who is missing, JobError for the file.
+        GRADLANE_SOCKET of the environment, or /run/gradlane/agent.sock; "process": the agent runs in this process,
+        without a daemon (docs/agent.md). Raises AgentError that names what is wrong or who is missing, JobError for the
+        file.
         """
         here = None if rank is None else rank // training.processes_here(processes)
         parsed = training.obtain(

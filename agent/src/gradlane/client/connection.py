@@ -18,6 +18,7 @@ from typing import Any
 import numpy.typing as npt
 
 from gradlane import job
+from gradlane._core import lib
 from gradlane.client import agent_socket, command
 from gradlane.client.handle import Handle
 from gradlane.client.link import Link
@@ -54,7 +55,8 @@ class Connection:
         `rank`: this host's rank among the job's members; `process`: the number of this process on the host, 0 to
         processes - 1 (default 0). Without `rank` both come from the environment's RANK, the process's number in the
         whole job, host by host, as torchrun sets it. `socket_path`: default GRADLANE_SOCKET of the environment, or
-        /run/gradlane/agent.sock. Raises AgentError naming what is wrong, or JobError.
+        /run/gradlane/agent.sock; "process": without a daemon, see docs/agent.md. Raises AgentError naming what is
+        wrong, or JobError.
         """
         self.job = job_file if isinstance(job_file, Job) else job.load(job_file)
         self.processes = self.job.processes
@@ -64,7 +66,7 @@ class Connection:
         self._groups: dict[tuple[tuple[int, ...], str], Group] = {}
         self._arena_lock = threading.Lock()
         self._arena = memory.Arena(self._allocate, self._release)
-        self.link = Link(socket_path or agent_socket.default_path())
+        self.link = Link(socket_path or agent_socket.default_path(), self.job, self.rank)
         joining = {
             "op": "join",
             "job": self.job.text,
@@ -118,12 +120,20 @@ class Connection:
             return self._arena.empty(shape if isinstance(shape, tuple) else (shape,), elements.NUMPY[dtype])
 
     def is_shared(self, array: Array) -> bool:
-        """Whether `collective` takes that array: it is contiguous, and on memory that `empty` gave."""
+        """Whether that array is contiguous, and on memory that `empty` gave."""
+        with self._arena_lock:
+            return self._arena.locate(array) is not None
+
+    def takes(self, array: Array) -> bool:
+        """Whether `collective` takes that array: it is shared, or contiguous and the agent is in this process."""
         return self._locate(array) is not None
 
     def _locate(self, array: Array) -> tuple[int, int] | None:
         with self._arena_lock:
-            return self._arena.locate(array)
+            place = self._arena.locate(array)
+        if place is None and self.link.within and array.flags.c_contiguous and array.flags.aligned and array.size:
+            return int(lib.GL_OWN_REGION), array.ctypes.data
+        return place
 
     def group(self, ranks: Sequence[int] | None = None, label: str = "") -> Group:
         """The group of these processes (ranks in the whole job, ascending); None: all. Only its members call it.
@@ -156,8 +166,8 @@ class Connection:
         tolerance: float = 0.0,
         standing: bool = False,
     ) -> Handle:
-        """Starts an exact collective on arrays that `empty` made, or contiguous parts of them; they belong to the agent
-        until the handle is done.
+        """Starts an exact collective on arrays that `empty` made, or contiguous parts of them, or any others that it
+        `takes`; they belong to the agent until the handle is done.
 
         `kind`: "all_reduce", "reduce_scatter" (`source` has a block for each member), "all_gather" (`target` has),
         "broadcast", "reduce", "all_to_all" (both have), "send", "receive", "barrier". `root`: the rank in the whole job
@@ -185,7 +195,8 @@ class Connection:
         made = command.collective(
             kind, source, target, op, root, name, group.number, members, tolerance, standing, self._locate
         )
-        return self.link.submit(made, (source, target), [rank // self.processes for rank in group.ranks])
+        kept = [memory.kept(array) for array in arrays]
+        return self.link.submit(made, tuple(kept), [rank // self.processes for rank in group.ranks])
 
     def next_group(self, name: str, members: int, slack: int, step: int, pause: bool) -> tuple[int, ...]:
         """Which hosts' ranks a worker of `ripples` averages with next; its own alone: with nobody. Raises AgentError.

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gradlane._core import lib
-from gradlane.client import agent_socket
+from gradlane.client import agent_socket, in_process
 from gradlane.client.handle import Completions, Handle
 from gradlane.errors import AgentError, PeerLost, listed
 from gradlane.ipc import memory, messages
+from gradlane.job import Job
 
 log = logging.getLogger("gradlane")
 
@@ -27,8 +28,8 @@ _REASON_SECONDS = 10.0  # until the reader has taken in why the agent has hung u
 class Link:
     """Thread-safe. A thread of its own reads what the agent sends."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Connects to the agent on that socket. Raises AgentError."""
+    def __init__(self, place: str | Path, job: Job, rank: int) -> None:
+        """Connects to the agent on that socket, or starts that rank's in this process. Raises AgentError."""
         self.completions: Completions | None = None
         self.farewell: Future[messages.Message] = Future()  # the agent's last message: the job is over
         self._owner = os.getpid()
@@ -38,9 +39,15 @@ class Link:
         self._failure: AgentError | None = None
         self._dead: dict[int, str] = {}  # hosts' ranks, and why
         self._death = threading.Condition(self._lock)
-        self._socket = agent_socket.connect(path)
+        self._agent = in_process.start(place, job, rank) if in_process.is_meant(place) else None
+        self._socket = agent_socket.connect(place) if self._agent is None else self._agent.connection
         self._thread = threading.Thread(target=self._read, name="gradlane-client", daemon=True)
         self._thread.start()
+
+    @property
+    def within(self) -> bool:
+        """Whether the agent is in this process."""
+        return self._agent is not None
 
     def open_channel(self, descriptors: list[int]) -> None:
         """Makes the ring of the memory and the pipe that the agent has sent."""
@@ -103,16 +110,20 @@ class Link:
             raise self._why()
 
     def close(self) -> None:
-        """Hangs up. What is still in flight fails."""
+        """Hangs up. What is still in flight fails. In a child that was forked it does nothing."""
+        if os.getpid() != self._owner:
+            return
         self._fail(AgentError("the connection to the agent was closed"))
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Closes the socket and ends the threads."""
+        """Closes the socket and ends the threads, and the agent if it is in this process."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         if threading.current_thread() is not self._thread:
             self._thread.join()
+        if self._agent is not None:
+            self._agent.end()
         self._socket.close()
         if self.completions is not None:
             self.completions.close()
@@ -142,7 +153,8 @@ class Link:
                 if op == "error":
                     self._fail(AgentError(message["message"]))
                 elif op == "notice":
-                    log.warning("%s", message["message"])
+                    if self._agent is None:  # otherwise it has written that into the same log
+                        log.warning("%s", message["message"])
                 elif op == "dead":
                     with self._death:
                         self._dead[int(message["rank"])] = str(message["message"])
@@ -165,6 +177,9 @@ class Link:
             if self._failure is not None:
                 return
             self._failure = error
+        if self._agent is not None:
+            self._agent.end()  # it works on this process's memory to the last
+        with self._lock:
             requests, self._requests = self._requests, {}
             self._death.notify_all()
             if self.completions is not None:

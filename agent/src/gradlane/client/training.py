@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gradlane import controller_client, job
-from gradlane.client import agent_socket
+from gradlane.client import agent_socket, in_process
 from gradlane.controller_client import JSON_TYPE, TOKEN_VARIABLE, AddressError, Client, RequestError
 from gradlane.errors import AgentError
 from gradlane.job import Job
@@ -161,6 +161,11 @@ def _waiting(asked: Client, found: Any) -> tuple[str, float, float]:
 def _address(socket: str | Path | None) -> str:
     """This host's, by its agent. Raises AgentError if the agent reports to no controller: the job would be removed."""
     path = socket or agent_socket.default_path()
+    if in_process.is_meant(path):
+        raise AgentError(
+            "a controller makes jobs of hosts whose daemons report to it, and this agent is in the process: name a job "
+            "file, or the socket of a daemon"
+        )
     status = agent_socket.status(path)
     if not status.get("controller"):
         raise AgentError(

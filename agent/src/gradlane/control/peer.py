@@ -51,3 +51,9 @@ class Peer:
 
 
 _lingering: "set[asyncio.Task[None]]" = set()
+
+
+async def lingering() -> None:
+    """Returns when all connections of this loop have ended that `hang_up` was called of."""
+    loop = asyncio.get_running_loop()
+    await asyncio.gather(*(task for task in _lingering if task.get_loop() is loop))

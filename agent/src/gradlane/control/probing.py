@@ -47,6 +47,7 @@ _MAX_SEGMENTED = 60_000
 _HEADER = struct.Struct("!4sBxHHxxQIQQ")  # magic, kind, job, source rank, token, number, two values
 _MAGIC = b"GLPR"
 _UDP_AND_IP = {4: 28, 6: 48}
+_BEAT_TOS = wire.CONTROL_DSCP << 2
 
 
 class Kind(IntEnum):
@@ -104,6 +105,11 @@ class Prober:
         gets the rank of each sender."""
         self._probes[job] = probes = Probes(self, job, rank, token, addresses, heard)
         return probes
+
+    def beats(self, job: int) -> tuple[int, bytes, list[tuple[Address, int]], int]:
+        """What `Probes.beat` sends for that job: by which descriptor, what, where to, with which TOS."""
+        probes = self._probes[job]
+        return self._socket.fileno(), probes.sign_of_life, probes.others, _BEAT_TOS
 
     def remove(self, job: int) -> None:
         """No more of that job."""
@@ -214,7 +220,17 @@ class Probes:
 
     def beat(self, rank: int) -> None:
         """Sends a rank a sign of life, in the top queue class."""
-        self._prober.send(self._datagram(Kind.BEAT, 0), self._addresses[rank], tos=wire.CONTROL_DSCP << 2)
+        self._prober.send(self.sign_of_life, self._addresses[rank], tos=_BEAT_TOS)
+
+    @property
+    def sign_of_life(self) -> bytes:
+        """A datagram that says no more."""
+        return self._datagram(Kind.BEAT, 0)
+
+    @property
+    def others(self) -> list[tuple[Address, int]]:
+        """The other ranks' address and port."""
+        return [(to, wire.CONTROL_PORT) for rank, to in enumerate(self._addresses) if rank != self._rank]
 
     def _new(self) -> int:
         self._number += 1

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import socket
 import time
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
@@ -36,8 +37,10 @@ REPLACE_SECONDS = 2.0
 class Agent:
     """Listens on the Unix socket for training processes and on TCP for the agents of other hosts."""
 
-    def __init__(self, config: AgentConfig) -> None:
+    def __init__(self, config: AgentConfig, within: socket.socket | None = None) -> None:
+        """`within`: the connection of the training process that it is in, in place of the Unix socket."""
         self.config = config
+        self._within = within
         self._clients: Clients | None = None
         self._started = time.time()
         self._ended = self._failed = 0
@@ -72,12 +75,24 @@ class Agent:
             stack.callback(transport.close)
             loop.add_reader(transport.notify, transport.dispatch)
             stack.callback(loop.remove_reader, transport.notify)
-            config = self.config
-            listener = stack.enter_context(clients.listening(config.socket, config.group, config.mode))
-            self._clients = Clients(self, listener)
+            if self._within is None:
+                config = self.config
+                listener = stack.enter_context(clients.listening(config.socket, config.group, config.mode))
+                self._clients = Clients(self, listener)
+            else:
+                self._clients = Clients(self, None)
+                self._clients.admit(self._within)
             stack.callback(self._stop)
             stack.callback(loop.create_task(self._reporter.run()).cancel)
             yield
+
+    async def deserted(self) -> None:
+        """Returns when no process is left, nor a job: where others still have not left a job, it goes on without this
+        rank."""
+        assert self._clients is not None
+        await self._clients.deserted.wait()
+        for local in list(self._jobs.values()):
+            local.finish()
 
     def _grant(self, tolerated: Mapping[str, float]) -> None:
         """What a controller leaves of jobs' tolerances, by name; of others all."""
@@ -131,7 +146,8 @@ class Agent:
         assert self._transport is not None
         address = parsed.member(rank).address
         services = Services(
-            self._listeners[address], self._probers[address], self._transport, self.config.memory, self.config.shared
+            *(self._listeners[address], self._probers[address], self._transport),
+            *(self.config.memory, self.config.shared, self._within is not None),
         )
         self._jobs[parsed.id] = local = LocalJob(parsed, rank, services, self._job_ended)
         return local

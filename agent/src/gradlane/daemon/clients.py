@@ -161,12 +161,18 @@ class Clients:
     more comes, the first one of the user who has most of them loses its place.
     """
 
-    def __init__(self, agent: Agent, listener: socket.socket) -> None:
+    def __init__(self, agent: Agent, listener: socket.socket | None) -> None:
+        """`deserted` is set when the last one has gone. Without a listener nobody comes but whom `admit` brings."""
         self._agent = agent
         self._listener = listener
         self._clients: dict[Client, None] = {}  # in the order in which they came
         self._retry: asyncio.TimerHandle | None = None
+        self.deserted = asyncio.Event()
         self._listen()
+
+    def admit(self, sock: socket.socket) -> None:
+        """Someone on that connection."""
+        self._clients[Client(self._agent, sock, self._forget)] = None
 
     def joined(self) -> int:
         """How many are in a job."""
@@ -174,27 +180,29 @@ class Clients:
 
     def close(self) -> None:
         """Accepts nobody any more, and hangs up."""
-        asyncio.get_running_loop().remove_reader(self._listener)
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
         if self._retry is not None:
             self._retry.cancel()
         for client in list(self._clients):
             client.close()
 
     def _listen(self) -> None:
-        asyncio.get_running_loop().add_reader(self._listener, self._accept)
+        if self._listener is not None:
+            asyncio.get_running_loop().add_reader(self._listener, self._accept, self._listener)
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         try:
-            sock, _ = self._listener.accept()
+            sock, _ = listener.accept()
         except BlockingIOError:
             return  # it has hung up already
         except OSError as error:
             log.warning("a training process could not be accepted: %s", error.strerror)
             loop = asyncio.get_running_loop()
-            loop.remove_reader(self._listener)
+            loop.remove_reader(listener)
             self._retry = loop.call_later(_RETRY_SECONDS, self._listen)
             return
-        self._clients[Client(self._agent, sock, self._forget)] = None
+        self.admit(sock)
         guests = [client for client in self._clients if not client.joined]
         if len(guests) > MAX_GUESTS:
             [(user, _)] = Counter(client.user for client in guests).most_common(1)
@@ -203,6 +211,8 @@ class Clients:
 
     def _forget(self, client: Client) -> None:
         del self._clients[client]
+        if not self._clients:
+            self.deserted.set()
 
 
 @contextlib.contextmanager

@@ -120,8 +120,7 @@ class LocalJob:
             self.leave(0)
 
     async def _join(self) -> None:
-        begun = time.monotonic()
-        patience = self.job.patience
+        begun, patience = time.monotonic(), self.job.patience
         self.peers.start()
         reminder = asyncio.get_running_loop().call_later(liveness.LATE_SECONDS, self._tell_who_is_missing)
         try:
@@ -135,8 +134,10 @@ class LocalJob:
         services = self._services
         self._engine = Engine(services.transport, self.job, self.rank, agreement, services.memory)
         self.peers.silence = self._engine.silence
+        services.keep_beating(self._engine, self.job)
         self._exchange = exchange = Exchange(
-            self.job, self.rank, self._engine, agreement, self.fail, self.peers.leading.ask, services.shared
+            *(self.job, self.rank, self._engine, agreement, self.fail),
+            *(self.peers.leading.ask, services.shared, services.within),
         )
         exchange.grant(self._granted)
         self._ownership = Ownership(self.job, self.rank, self._engine, exchange, self.peers, agreement.conditions)
@@ -198,8 +199,7 @@ class LocalJob:
         return {"job": self.job.name, "rank": self.rank}
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)
+        self._tasks.add(task := asyncio.get_running_loop().create_task(coroutine))
         task.add_done_callback(self._done)
         return task
 
@@ -240,7 +240,7 @@ class LocalJob:
         self.peers.abort(reason)
         for client in self._clients.values():
             client.tell({"op": "error", "message": reason})
-        self._finish()
+        self.finish()
 
     def client_gone(self, process: int) -> None:
         """A local process has ended. If it has not left before, this ends the job."""
@@ -264,14 +264,15 @@ class LocalJob:
             await self.peers.reach(Stage.GONE, LEAVE_SECONDS)
         self._all_left.set()
         await asyncio.gather(*self._farewells)
-        self._finish()
+        self.finish()
 
     async def _farewell(self, process: int) -> None:
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._all_left.wait(), LEAVE_SECONDS)
         self._clients[process].tell({"op": "closed", "statistics": self.statistics()})
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Ends the job here, whatever the others do."""
         if self.over.is_set():
             return
         for task in self._tasks:
@@ -367,7 +368,6 @@ class LocalJob:
     def status(self) -> JobStatus:
         """What operators see of the job."""
         counts = self.statistics()
-        peers = job_status.peers(self.job, self.rank, self.peers, counts.pop("flows"), self._engine)
         status: JobStatus = {
             "id": self.job.id,
             "rank": self.rank,
@@ -376,7 +376,7 @@ class LocalJob:
             "step": 0 if self._exchange is None else max(self._exchange.step, 0),
             "in_flight": 0 if self._exchange is None else self._exchange.in_flight,
             "counts": counts,
-            "peers": peers,
+            "peers": job_status.peers(self.job, self.rank, self.peers, counts.pop("flows"), self._engine),
         }
         if self._engine is not None:
             status["classes"] = job_status.classes(self.job.loss, self._engine)

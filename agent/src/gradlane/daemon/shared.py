@@ -6,8 +6,10 @@ from typing import Protocol
 
 from gradlane.control.listener import Listener
 from gradlane.control.probing import Prober
+from gradlane.datapath.engine import Engine
 from gradlane.datapath.transport import Transport
 from gradlane.ipc.messages import Message
+from gradlane.job import Job
 
 
 class Client(Protocol):
@@ -22,10 +24,17 @@ class Client(Protocol):
 @dataclass(frozen=True)
 class Services:
     """What all jobs of one address share. `memory`: bytes that each of them has for contributions that wait; `shared`:
-    that its processes may have in common with the agent."""
+    that its processes may have in common with the agent. `within`: whether the agent is in the training process."""
 
     listener: Listener
     prober: Prober
     transport: Transport
     memory: int
     shared: int
+    within: bool
+
+    def keep_beating(self, engine: Engine, job: Job) -> None:
+        """In a training process, which may keep Python's other threads from running for long, the engine's thread sends
+        the signs of life."""
+        if self.within:
+            engine.beat(*self.prober.beats(job.id))

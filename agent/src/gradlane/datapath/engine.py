@@ -3,7 +3,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -167,6 +167,18 @@ class Engine:
             if group is not None:
                 self._transport.join(group, own)
                 self._groups.append(group)
+
+    def beat(self, descriptor: int, sign: bytes, others: Sequence[tuple[Address, int]], tos: int) -> None:
+        """From now on the transport's thread sends that datagram by that socket to the others twice a second, whatever
+        else this process does. Raises AgentError."""
+        to = ffi.new("struct sockaddr_storage[]", max(1, len(others)))
+        for k, (address, port) in enumerate(others):
+            packed = sockets.pack(address, port)
+            ffi.memmove(ffi.addressof(to, k), packed, len(packed))
+        beats = ffi.new("gl_beats *", {"fd": descriptor, "tos": tos, "bytes": sign, "length": len(sign)})
+        beats.to, beats.count = to, len(others)
+        if lib.gl_runner_beat(self.runner, self.pointer, beats):
+            raise AgentError(f"job {self._job.name!r}: out of memory")
 
     @contextlib.contextmanager
     def locked(self) -> Generator[Any]:

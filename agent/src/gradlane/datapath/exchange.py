@@ -69,9 +69,10 @@ class Exchange:
         failed: Callable[[str], None],
         ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
         shared: int,
+        within: bool,
     ) -> None:
         """`failed` ends the job; `ask` brings a question to the rank that leads; `shared`: bytes that the processes may
-        have in common with the agent. Raises AgentError."""
+        have in common with the agent. `within`: this is in the one process. Raises AgentError."""
         self._job = job
         self._rank = rank
         self._engine = engine
@@ -87,6 +88,7 @@ class Exchange:
                 "servers": len(job.servers),
                 "processes": job.processes,
                 "slice_bytes": agreement.slice_bytes,
+                "within": within,
                 "straggler": job.transport.straggler or 0,
                 "critical": adaptive.critical if adaptive else 1.0,
                 "threshold": adaptive.threshold if adaptive else 0.0,

@@ -81,6 +81,15 @@ def _available() -> int:
     return sys.maxsize  # before Linux 3.14
 
 
+def kept(array: npt.NDArray[Any]) -> object:
+    """What keeps an array's memory as it is while it is held: numpy resizes no array that is referred to, and none that
+    a weak reference is to even if it is told not to count (refcheck=False)."""
+    owner = array
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return array, weakref.ref(owner)
+
+
 class Region:
     """Memory that a process has from its agent; `number` is how commands name it."""
 

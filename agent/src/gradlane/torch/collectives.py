@@ -4,13 +4,14 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import numpy.typing as npt
 import torch
 from torch._C import _distributed_c10d as c10d
 
 from gradlane.client.connection import Connection
 from gradlane.client.handle import Operation
-from gradlane.torch.shared import NAMES, as_tensor, parts
+from gradlane.torch.shared import NAMES, as_tensor, lent, parts
 
 _REDUCTIONS = {
     c10d.ReduceOp.SUM: "sum",
@@ -30,12 +31,17 @@ _OF_BOOL = {
 }
 
 
+# What may have the same memory for its input and its output.
+_IN_PLACE = ("all_reduce", "reduce", "broadcast")
+
+
 class _Shared(NamedTuple):
-    """Shared memory for one collective: as the client takes it, and as torch sees it."""
+    """Memory for one collective: as the client takes it, and as torch sees it. `lent`: it is that of a tensor."""
 
     array: npt.NDArray[Any]
     tensor: torch.Tensor
     dtype: str
+    lent: bool = False
 
 
 class Started(NamedTuple):
@@ -70,29 +76,31 @@ class Collectives:
         op = _named(reduction, tensor.dtype)
         shared = self._filled([tensor], NAMES[tensor.dtype])
         at_root = self._rank == root
-        target = self._empty(tensor.numel(), shared.dtype) if at_root else None
+        target = self._target([tensor], tensor.numel(), shared.dtype) if at_root else None
         return self._run("reduce", shared, target, [tensor] if at_root else [], op=op, root=root)
 
     def reduce_scatter(self, output: torch.Tensor, inputs: Sequence[torch.Tensor], reduction: Any) -> Started | None:
         """Each rank gets its part of the inputs, which lie one after the other."""
         op = _named(reduction, output.dtype)
         source = self._filled(inputs, NAMES[output.dtype])
-        return self._run("reduce_scatter", source, self._empty(output.numel(), source.dtype), [output], op=op)
+        target = self._target([output], output.numel(), source.dtype)
+        return self._run("reduce_scatter", source, target, [output], op=op)
 
     def broadcast(self, tensor: torch.Tensor, root: int) -> Started | None:
         """In place."""
         at_root = self._rank == root
-        shared = self._filled([tensor], "uint8") if at_root else self._empty(tensor.nbytes, "uint8")
+        shared = self._filled([tensor], "uint8") if at_root else self._target([tensor], tensor.nbytes, "uint8")
         return self._run("broadcast", shared, shared, [] if at_root else [tensor], root=root)
 
     def all_gather(self, outputs: Sequence[torch.Tensor], input: torch.Tensor) -> Started | None:
         """Fills the outputs, one after the other, with everyone's input."""
-        target = self._empty(input.nbytes * len(self._ranks), "uint8")
+        target = self._target(outputs, input.nbytes * len(self._ranks), "uint8")
         return self._run("all_gather", self._filled([input], "uint8"), target, outputs)
 
     def all_to_all(self, output: torch.Tensor, input: torch.Tensor) -> Started | None:
         """Of equal parts."""
-        return self._run("all_to_all", self._filled([input], "uint8"), self._empty(output.nbytes, "uint8"), [output])
+        target = self._target([output], output.nbytes, "uint8")
+        return self._run("all_to_all", self._filled([input], "uint8"), target, [output])
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> Started | None:
         """To one rank, which receives with the same tag."""
@@ -100,7 +108,8 @@ class Collectives:
 
     def receive(self, tensor: torch.Tensor, source: int, tag: int) -> Started | None:
         """From one rank."""
-        return self._run("receive", None, self._empty(tensor.nbytes, "uint8"), [tensor], root=source, tag=tag)
+        target = self._target([tensor], tensor.nbytes, "uint8")
+        return self._run("receive", None, target, [tensor], root=source, tag=tag)
 
     def barrier(self) -> Started:
         """Over when all have come."""
@@ -110,8 +119,22 @@ class Collectives:
         array = self._connection.empty(elements, dtype)
         return _Shared(array, as_tensor(array, dtype), dtype)
 
+    def _lent(self, tensors: Sequence[torch.Tensor], dtype: str) -> _Shared | None:
+        """The memory of the one tensor, if the agent can take it."""
+        array = lent(tensors[0], dtype) if len(tensors) == 1 else None
+        if array is None or not self._connection.takes(array):
+            return None
+        return _Shared(array, tensors[0].detach(), dtype, True)
+
+    def _target(self, outputs: Sequence[torch.Tensor], elements: int, dtype: str) -> _Shared:
+        """Where what is for the outputs comes to."""
+        return self._lent(outputs, dtype) or self._empty(elements, dtype)
+
     def _filled(self, tensors: Sequence[torch.Tensor], dtype: str) -> _Shared:
         """The tensors one after the other; as "uint8", the bytes of tensors of any type."""
+        return self._lent(tensors, dtype) or self._copied(tensors, dtype)
+
+    def _copied(self, tensors: Sequence[torch.Tensor], dtype: str) -> _Shared:
         shared = self._empty(sum(t.nbytes if dtype == "uint8" else t.numel() for t in tensors), dtype)
         for tensor, part in parts(shared.tensor, tensors):
             part.copy_(tensor)
@@ -124,10 +147,12 @@ class Collectives:
         shared = source or target
         if shared is None or shared.tensor.numel() == 0:
             return None
+        if source and target and source.lent and kind not in _IN_PLACE and np.may_share_memory(source[0], target[0]):
+            source = self._copied([source.tensor], source.dtype)
         operation = self._start(kind, source, target, **options)
 
         def finish() -> None:
-            if target is not None:
+            if target is not None and not target.lent:
                 for output, part in parts(target.tensor, outputs):
                     output.copy_(part)
 

@@ -3,7 +3,7 @@
 
 GRADLANE_JOB names the job file; without it the controller of GRADLANE_CONTROLLER makes the job. A file without
 [[worker]] is a template: the ranks then send each other their agents' addresses over torch's store, and each completes
-its own copy. GRADLANE_SOCKET names the agent's socket.
+its own copy. GRADLANE_SOCKET names the agent's socket, or says "process": then there is one in this process.
 
 Anyone who reaches the store can read and write it, so the job's key is not there, and what is there ends up in no other
 key of the job file.
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gradlane import job
-from gradlane.client import agent_socket, training
+from gradlane.client import agent_socket, in_process, training
 from gradlane.client.connection import Connection
 from gradlane.errors import AgentError
 
@@ -51,11 +51,7 @@ def join(store: Any, rank: int, size: int) -> Connection:
 
 def _complete(template: str, store: Any, rank: int, size: int) -> str:
     """The text of the job file, with the same workers at all ranks. Processes with the same agent are on one host."""
-    path = agent_socket.default_path()
-    addresses = agent_socket.status(path).get("addresses")
-    if not addresses:
-        raise AgentError(f"the agent on {path} does not report its address: is it older than this library?")
-    store.set(f"agent/{rank}", json.dumps([socket.gethostname(), addresses[0]]))
+    store.set(f"agent/{rank}", json.dumps([socket.gethostname(), _address(agent_socket.default_path())]))
     if rank == 0:
         places = [tuple(json.loads(store.get(f"agent/{other}"))) for other in range(size)]
         try:
@@ -67,6 +63,16 @@ def _complete(template: str, store: Any, rank: int, size: int) -> str:
     if "error" in answer:
         raise AgentError(answer["error"])
     return job.fill(template, answer["workers"])
+
+
+def _address(place: Path) -> str:
+    """This host's, by its agent."""
+    if in_process.is_meant(place):
+        return in_process.own_address(place)
+    addresses = agent_socket.status(place).get("addresses")
+    if not addresses:
+        raise AgentError(f"the agent on {place} does not report its address: is it older than this library?")
+    return addresses[0]
 
 
 def workers(places: Sequence[tuple[str, str]]) -> list[tuple[str, str, int]]:

@@ -263,9 +263,9 @@ def connect(
     Without a job file it is the job of the name `job` (default GRADLANE_JOB_NAME), on so many `workers` (hosts) with so
     many `processes` each (default WORLD_SIZE and LOCAL_WORLD_SIZE), by a `controller` (default GRADLANE_CONTROLLER) and
     its `template`. `rank` of this host in the job and `process` on this host: by default from the environment's RANK;
-    `socket_path`: from GRADLANE_SOCKET. `model`: what will be trained, before it is wrapped; further ones by
-    `Session.watch`. Raises gradlane.AgentError that names what is wrong or which rank is missing, gradlane.job.JobError
-    for the file.
+    `socket_path`: from GRADLANE_SOCKET; "process": the agent runs in this process, without a daemon. `model`: what will
+    be trained, before it is wrapped; further ones by `Session.watch`. Raises gradlane.AgentError that names what is
+    wrong or which rank is missing, gradlane.job.JobError for the file.
     """
     found = training.obtain(
         *(job_path, rank, socket_path),

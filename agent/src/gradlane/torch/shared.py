@@ -9,6 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from gradlane.job import elements
+
 # What torch calls the element types of the wire.
 NAMES = {
     torch.float32: "float32",
@@ -35,6 +37,25 @@ def as_array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(np.uint16)
     return tensor.numpy()
+
+
+class _Lent:
+    """What numpy makes an array of that keeps a tensor. (Tensor.numpy() would forbid for ever that its storage is
+    resized, as FSDP does.)"""
+
+    def __init__(self, tensor: torch.Tensor, dtype: np.dtype[Any]) -> None:
+        self._tensor = tensor
+        interface = {"data": (tensor.data_ptr(), False), "shape": (tensor.nbytes // dtype.itemsize,)}
+        self.__array_interface__ = {"version": 3, "typestr": dtype.str, **interface}
+
+
+def lent(tensor: torch.Tensor, name: str) -> npt.NDArray[Any] | None:
+    """The memory of a tensor of the host, flat, as wire type `name`; None if its values do not lie there one by one."""
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.device.type != "cpu" or not tensor.nbytes:
+        return None
+    if tensor.layout != torch.strided or not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        return None
+    return np.asarray(_Lent(tensor.detach(), elements.NUMPY[name]))
 
 
 def parts(memory: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:

@@ -18,7 +18,8 @@ enum { GL_SLOTS = 1024 }; /* commands in flight; so the ring, of the same size, 
 
 enum { GL_COMMAND_TENSOR = 1, GL_COMMAND_COLLECTIVE };
 
-enum { GL_NO_REGION = 65535 };
+/* OWN: `in` and `out` are addresses of the process's memory, where the agent is in that process. */
+enum { GL_NO_REGION = 65535, GL_OWN_REGION = 65534 };
 
 /* TENSOR: `target` is the tensor; nothing else is used. COLLECTIVE: `target` is the group, `root` a process's rank in the
  * job, `elements` as in gl_submission, `in` and `out` bytes from the beginning of the process's region. `loss`: of a SEND or

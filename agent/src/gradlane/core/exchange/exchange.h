@@ -26,6 +26,7 @@ enum {
 typedef struct {
     uint16_t host, hosts, servers, processes; /* own rank, workers, servers, local processes */
     uint16_t slice_bytes;
+    uint8_t within; /* this is in the training process itself, which therefore may name its own memory (GL_OWN_REGION) */
     uint16_t straggler; /* the host that is one where an all-reduce is by GL_STRAGGLAR */
     double critical, threshold; /* adaptive tolerance, see tolerance.h; window 0: off */
     uint32_t window;

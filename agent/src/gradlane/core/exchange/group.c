@@ -42,10 +42,14 @@ int gl_exchange_group(gl_exchange *x, const gl_group *like) {
     return 0;
 }
 
-/* Where a region's part lies. False if it is not inside the region. */
+/* Where a region's part lies. False if it is not inside the region, or the process may not name its own memory. */
 static bool locate(process *p, unsigned index, uint64_t offset, uint64_t bytes, region **in, uint8_t **at) {
     *in = NULL, *at = NULL;
     if (index == GL_NO_REGION) return true;
+    if (index == GL_OWN_REGION) {
+        *at = p->exchange->config.within ? (uint8_t *)(uintptr_t)offset : NULL;
+        return *at && bytes <= UINTPTR_MAX - offset;
+    }
     if (index >= GL_MAX_REGIONS || !p->regions || !p->regions[index].memory) return false;
     region *r = &p->regions[index];
     if (offset > r->bytes || bytes > r->bytes - offset) return false;

@@ -40,6 +40,8 @@ typedef struct {
     outlet out;
     gl_drain *drain;
     void *context;
+    gl_beats beats; /* to nobody, unless gl_runner_beat has said more */
+    uint64_t beat_due;
 } served;
 
 struct gl_runner {
@@ -95,7 +97,7 @@ gl_runner *gl_runner_new(void) {
 
 void gl_runner_free(gl_runner *r) {
     if (!r) return;
-    for (unsigned i = 0; i < r->served_count; i++) free(r->served[i].out.peers);
+    for (unsigned i = 0; i < r->served_count; i++) free(r->served[i].out.peers), free(r->served[i].beats.to);
     for (int i = 0; i < SETS; i++)
         if (r->sets[i] >= 0) close(r->sets[i]);
     if (r->wake >= 0) close(r->wake);
@@ -186,6 +188,32 @@ void gl_runner_deliver(gl_runner *r, const gl_engine *engine, gl_drain *drain, v
     gl_runner_wake(r);
 }
 
+int gl_runner_beat(gl_runner *r, const gl_engine *engine, const gl_beats *beats) {
+    if (beats->length > GL_BEAT_BYTES) return -1;
+    struct sockaddr_storage *copy = calloc(beats->count + 1, sizeof *copy);
+    if (!copy) return -1;
+    memcpy(copy, beats->to, beats->count * sizeof *copy);
+    gl_runner_lock(r);
+    served *s = find_engine(r, engine);
+    if (s) {
+        free(s->beats.to);
+        s->beats = *beats, s->beats.to = copy, s->beat_due = 0;
+    }
+    gl_runner_unlock(r);
+    if (!s) return free(copy), -1;
+    gl_runner_wake(r);
+    return 0;
+}
+
+static void beat(gl_runner *r, uint64_t now) {
+    for (unsigned i = 0; i < r->served_count; i++) {
+        served *s = &r->served[i];
+        if (!s->beats.count || s->beat_due > now) continue;
+        send_beats(&s->beats);
+        s->beat_due = now + GL_BEAT_US;
+    }
+}
+
 static void count_outlet(gl_runner_counts *counts, const outlet *out) {
     counts->unsegmented += out->unsegmented, counts->send_errors += out->errors;
     if (out->last_error) counts->send_errno = out->last_error;
@@ -196,7 +224,7 @@ void gl_runner_remove(gl_runner *r, gl_engine *engine) {
     served *s = find_engine(r, engine);
     if (s) {
         count_outlet(&r->counts, &s->out);
-        free(s->out.peers), *s = (served){.engine = NULL};
+        free(s->out.peers), free(s->beats.to), *s = (served){.engine = NULL};
     }
     gl_runner_unlock(r);
 }
@@ -276,6 +304,7 @@ static uint64_t time_to_wait(const gl_runner *r, uint64_t now) {
         const served *s = &r->served[i];
         uint64_t its = s->engine ? gl_deadline(s->engine, now) : UINT64_MAX;
         if (its < s->out.full_until) its = s->out.full_until;
+        if (s->beats.count && s->beat_due < its) its = s->beat_due;
         if (its < deadline) deadline = its;
     }
     return deadline == UINT64_MAX ? deadline : deadline > now ? deadline - now : 0;
@@ -331,6 +360,7 @@ int gl_runner_run(gl_runner *r) {
         }
         hand_out_events(r);
         const uint64_t now = gl_now();
+        beat(r, now);
         if (r->counts.received > received) gathered = now + patience_of(r);
         error = sleep_on(r, sets, more ? 0 : time_to_wait(r, now), gathered > now ? gathered - now : 0);
     }
