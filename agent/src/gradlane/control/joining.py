@@ -41,20 +41,20 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
         }
         peers.tell("session", identity)
     else:
-        [identity] = await peers.told("session", [0], job.patience)
+        [identity] = await peers.rendezvous.told("session", [0], job.patience)
     addresses = [member.address for member in job.members]
-    probes = prober.add(job.id, rank, int(identity["token"]), addresses, peers.hear)  # until the job ends
+    probes = prober.add(job.id, rank, int(identity["token"]), addresses, peers.signs.hear)  # until the job ends
     peers.beat = probes.beat
-    await peers.reach(Stage.TOKEN_KNOWN, job.patience)
+    await peers.rendezvous.near(Stage.TOKEN_KNOWN, job.patience)
     measured = await _measure(job, rank, peers, prober, probes)
     if rank == 0:
         others = list(range(1, len(job.members)))
-        theirs = [_Measured(**values) for values in await peers.told("paths", others, job.patience)]
+        theirs = [_Measured(**values) for values in await peers.rendezvous.told("paths", others, job.patience)]
         agreed = _decide(job, [measured, *theirs])
         peers.tell("agreement", agreed)
     else:
         peers.tell("paths", asdict(measured), [0])
-        [agreed] = await peers.told("agreement", [0], job.patience)
+        [agreed] = await peers.rendezvous.told("agreement", [0], job.patience)
     return Agreement(
         int(identity["token"]),
         int(identity["message_base"]),
@@ -65,13 +65,12 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
 
 
 async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Probes) -> _Measured:
-    others = [member.rank for member in job.members if member.rank != rank]
+    others = peers.neighbours  # a sample: each host's link is part of the paths to all of its neighbours
     if not others:
         return _Measured(prober.largest(prober.address), rank, 0.0, None)
     wanted = job.transport.slice_bytes
     needed = None if wanted is None else wanted + headers(job.family)
     # The nearest ranks first and few at once, so that no port gets all probes at once.
-    others = others[rank:] + others[:rank]
     some = asyncio.Semaphore(MAX_PATHS)
 
     def lived(other: int) -> Callable[[], float]:

@@ -2,7 +2,6 @@
 """The connection to one rank of a job, and how far that rank has come."""
 
 import asyncio
-import time
 from enum import IntEnum
 
 from gradlane.control import handshake
@@ -20,19 +19,15 @@ class Stage(IntEnum):
 
 
 class Peer:
-    """The connection to one rank. `waiting`: its oldest operation in flight, or None.
-
-    `heard`: the last sign of life; `beats`: how many heartbeats it has sent, one each HEARTBEAT_SECONDS that it runs.
-    """
+    """The connection to one rank. `beats`: how many heartbeats came on it, one each HEARTBEAT_SECONDS that the other
+    agent runs."""
 
     def __init__(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.rank = rank
         self.reader = reader
         self.writer = writer
-        self.heard = time.monotonic()
         self.beats = 0
         self.stage = Stage.CONNECTED
-        self.waiting: str | None = None
         self.listening: asyncio.Task[None] | None = None
 
     def send(self, message: Message) -> None:
