@@ -136,7 +136,8 @@ class Hosts(AgentHosts):
 
 
 class Loopback(AgentHosts):
-    """All hosts in one namespace, as on one machine: host k at 127.0.0.(k+1). Raises FabricError."""
+    """All hosts in one namespace, as on one machine: host k at 127.0.0.(k+1), or 127.0.1.1 and so on from the 251st on.
+    Raises FabricError."""
 
     interface = "lo"
 
@@ -150,4 +151,4 @@ class Loopback(AgentHosts):
 
     def address(self, host: int) -> str:
         """Of a host."""
-        return f"127.0.0.{host + 1}"
+        return f"127.0.{host // 250}.{host % 250 + 1}"

@@ -43,6 +43,8 @@ class Writer:
     def is_closing(self) -> bool:
         return False
 
+    def get_extra_info(self, _: str) -> None: ...
+
     def write(self, line: bytes) -> None:
         self.said.append(json.loads(line))
 

@@ -24,7 +24,8 @@ from gradlane.control.signs import DEAD_SECONDS, HEARTBEAT_SECONDS, Signs, never
 from gradlane.errors import listed
 from gradlane.job import Job
 
-MISSING_SECONDS = 2.0  # after which the hub tells whom it misses
+# Between heartbeats, which say nothing of others, until all are ready: many agents may share a machine, and are busy.
+JOINING_SECONDS = 1.0
 
 
 class Peers:
@@ -32,7 +33,7 @@ class Peers:
 
     `service` answers the questions of all ranks, where this one leads. `notice` tells of what may still end well.
     `dropped` is called with each rank that is dead, and why, in a job that outlives deaths. TCP holds heartbeats back
-    behind whatever is lost, so datagrams are signs of life too: `beat` sends one to a rank. `listeners` take what is
+    behind whatever is lost; then datagrams are signs of life: `beat` sends one to a rank. `listeners` take what is
     told of topics that go on all the time, by their names: (rank, content).
     """
 
@@ -59,7 +60,7 @@ class Peers:
         self._links = Links(job, rank, credentials, self._spawn, self._adopted, self._refused, notice)
         self._peers, self.absent = self._links.peers, self._links.absent
         self._links.fit(self._all)
-        self.rendezvous = Rendezvous(job, rank, self._links, self.board, lambda: self.living, self._complete)
+        self.rendezvous = Rendezvous(job, rank, self._links, self.board, lambda: self.living, self._begin)
         self._missed: list[int] = []  # whom the hub has told to be absent
         self.leading = Leading(rank, self._all, service, self._send)
         # Of a job that outlives deaths, when all have joined it.
@@ -91,7 +92,12 @@ class Peers:
         """Whether all have joined."""
         return self.rendezvous.reached >= Stage.CONNECTED
 
-    def _complete(self) -> None:
+    @property
+    def _ready(self) -> bool:
+        """Whether all take datagrams: from now on they are watched."""
+        return self.rendezvous.reached >= Stage.READY
+
+    def _begin(self) -> None:
         self.signs.begin(self._all)
 
     def start(self) -> None:
@@ -188,11 +194,11 @@ class Peers:
         if rank not in self._peers and not self.complete:
             return "none", None
         age = self.signs.age(rank)
-        return "silent" if age > self.signs.usual(rank) else "connected", age
+        return "silent" if self._ready and age > self.signs.usual(rank) else "connected", age
 
     def lived(self, rank: int) -> float:
         """The seconds for which a neighbour has run since it was connected, by its heartbeats."""
-        return self._peers[rank].beats * HEARTBEAT_SECONDS
+        return self._peers[rank].lived
 
     def waits(self, what: str | None) -> None:
         """This rank waits for an operation, and has done so for a while."""
@@ -241,7 +247,7 @@ class Peers:
         if "beat" in message:
             self.signs.hear(peer.rank, heartbeat=True)
             self.signs.take(peer.rank, message["beat"])
-            peer.beats += 1
+            peer.lived += HEARTBEAT_SECONDS if message["beat"] else JOINING_SECONDS
             return
         if "stage" in message:
             self.rendezvous.hear(peer, Stage(message["stage"]))
@@ -278,7 +284,13 @@ class Peers:
             self.board.take(message)
 
     async def _beat(self) -> None:
-        last = begun = self._clock()
+        while not self._ready:
+            await asyncio.sleep(JOINING_SECONDS)
+            if self._hub == self.rank and not self.complete:
+                self._tell_missing()
+            if self.complete:
+                self._beat_once("")
+        last = self._clock()
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
             now = self._clock()
@@ -291,32 +303,32 @@ class Peers:
             self._look_for_silent()
             if self._closing:
                 return
-            beat = {"beat": self.signs.packed() if self.complete else ""}
-            for rank in self._links.neighbours & self._peers.keys():
-                self._peers[rank].send(beat)
-                if self.beat is not None:
-                    self.beat(rank)
+            self._beat_once(self.signs.packed())
             if self._hub == self.rank:
-                self._tell_news(now - begun)
+                for message in self.board.news():
+                    self._tell_all(message)
 
-    def _tell_news(self, passed: float) -> None:
-        """As the hub. `passed`: seconds since this rank has joined."""
-        news = list(self.board.news())
-        if not self.complete and passed > MISSING_SECONDS:
-            missing = self.absent.ranks()
-            if missing != self._missed:
-                self._missed = missing
-                news.append({"missing": missing})
-        for message in news:
-            for rank in self.living:
-                self._send(rank, message)
+    def _beat_once(self, ages: str) -> None:
+        for rank in self._links.neighbours & self._peers.keys():
+            if self._peers[rank].stalled and self.beat is not None:
+                self.beat(rank)
+            self._peers[rank].send({"beat": ages})
+
+    def _tell_all(self, message: Message) -> None:
+        for rank in list(self.living):
+            self._send(rank, message)
+
+    def _tell_missing(self) -> None:
+        missing = self.absent.ranks()
+        if missing != self._missed:
+            self._missed = missing
+            self._tell_all({"missing": missing})
 
     def _look_for_silent(self) -> None:
         leaving = Stage.LEFT if self._membership is None else Stage.GONE
-        watched = self._links.neighbours & self._peers.keys() if not self.complete else self.living
         ranks = [
             rank
-            for rank in watched
+            for rank in self.living
             if rank != self.rank
             and (self._peers[rank].stage < leaving if rank in self._peers else rank not in self.board.left)
         ]

@@ -6,7 +6,6 @@ and tells all when they have.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -20,7 +19,7 @@ HUB_SECONDS = 2.0  # for the hub, to say who is late, before others say that the
 
 
 class Rendezvous:
-    """At one rank. `living` gives the ranks that live, with this one; `complete` is called when all have joined.
+    """At one rank. `living` gives the ranks that live, with this one; `ready` is called when all are.
     `reached`: the last stage that all have."""
 
     def __init__(
@@ -30,11 +29,11 @@ class Rendezvous:
         links: Links,
         board: Board,
         living: Callable[[], Collection[int]],
-        complete: Callable[[], None],
+        ready: Callable[[], None],
     ) -> None:
         self.stage = Stage.CONNECTED
         self.reached = -1
-        self._complete = complete
+        self._ready = ready
         self._job, self._rank = job, rank
         self._links, self._board, self._living = links, board, living
         self._told: dict[str, dict[int, Any]] = {}  # by topic and rank
@@ -73,8 +72,8 @@ class Rendezvous:
 
     def all_have(self, stage: Stage) -> None:
         """All have reached a stage."""
-        if self.reached < Stage.CONNECTED <= stage:
-            self._complete()
+        if self.reached < Stage.READY <= stage:
+            self._ready()
         self.reached = max(self.reached, stage)
 
     def take(self, topic: str, rank: int, content: Any) -> None:
@@ -82,14 +81,15 @@ class Rendezvous:
         self._told.setdefault(topic, {})[rank] = content
 
     async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        clock = asyncio.get_running_loop().time
+        deadline = None if timeout is None else clock() + timeout
         while True:
             if self._closed:  # wait_for of Python before 3.12 loses a cancellation that comes with what it waits for
                 raise asyncio.CancelledError
             if condition():
                 return True
             self._changed.clear()
-            left = None if deadline is None else deadline - time.monotonic()
+            left = None if deadline is None else deadline - clock()
             if left is not None and left <= 0:
                 return False
             try:

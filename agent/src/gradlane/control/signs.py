@@ -35,8 +35,8 @@ class Silence:
 
 
 class Signs:
-    """At one rank of `size`. `clock`: s, monotonic; `merge` is called before each heartbeat. `silence` gives the seconds
-    since other signs of life came from a rank, as of the data path."""
+    """At one rank of `size`. `clock`: s, monotonic; `merge` is called before each heartbeat. `silence` gives the
+    seconds since other signs of life came from a rank, as of the data path."""
 
     def __init__(self, rank: int, size: int, clock: Callable[[], float]) -> None:
         self.silence: Callable[[int], float] = never_heard

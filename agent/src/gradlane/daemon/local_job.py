@@ -60,8 +60,7 @@ class LocalJob:
         self._sums: Sums | None = None
         self._left_out: LeftOut | None = None
         self._granted = 1.0
-        self._stopped = liveness.Stopped()
-        self._progress, self._misclosed = liveness.Progress(), liveness.Progress()
+        self._stopped, self._progress, self._misclosed = liveness.Stopped(), liveness.Progress(), liveness.Progress()
         self._oldest: str | None = None  # operation in flight
         self._late = ""  # who is, as it has been reported
         self._waits: dict[str, WaitStatus] = {}  # for whom, by rank
@@ -131,9 +130,8 @@ class LocalJob:
         finally:
             reminder.cancel()
             self._late = ""
-        connected = time.monotonic()
-        self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, self._services.prober)
-        services = self._services
+        connected, services = time.monotonic(), self._services
+        self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, services.prober)
         self._engine = Engine(services.transport, self.job, self.rank, agreement, services.memory)
         self.peers.signs.silence = self._engine.silence
         self._exchange = exchange = Exchange(
@@ -228,8 +226,8 @@ class LocalJob:
         for client in self._clients.values():
             client.tell({"op": "dead", "rank": rank, "message": why})
         if self._exchange is not None and not self.over.is_set():
-            for number, hosts in self._exchange.drop(rank).items():
-                self.peers.close_group(number, hosts)
+            for group in self._exchange.drop(rank).items():
+                self.peers.close_group(*group)
 
     # The end
 
@@ -324,14 +322,13 @@ class LocalJob:
         if self._exchange is None or self._engine is None:
             return
         waiting = self._exchange.oldest()
-        what = None if waiting is None else waiting.what
-        self.peers.waits(what if what == self._oldest else None)  # not what is over until the next look
+        what, before = None if waiting is None else waiting.what, self._oldest
         self._oldest = what
+        self.peers.waits(what if what == before else None)  # not what is over until the next look
         counts = self._engine.statistics()
-        begun_anew = 0 if self._sums is None else self._sums.fallbacks
-        idle = self._progress.idle((what, counts["datagrams_received"], begun_anew), now)
-        found = None
-        self._waits = {}
+        anew = 0 if self._sums is None else self._sums.fallbacks
+        idle = self._progress.idle((what, counts["datagrams_received"], anew), now)
+        found, self._waits = None, {}
         if waiting is not None and self._exchange.held:  # it waits for no worker
             found = liveness.undecided(idle, self.job.patience)
         elif waiting is not None and not (self._sums is not None and self._sums.halted):  # which looks itself
