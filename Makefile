@@ -138,6 +138,10 @@ bench-agent: $(VENV)/.ready ## All-reduce against Gloo and MPI, 2 to 16 hosts ->
 bench-core: $(VENV)/.ready ## What a slice costs the agent's engine without I/O, by ranks -> out/bench/core.json (CORE="--ranks 2,8")
 	$(BIN)/python -m bench.agent.core $(CORE)
 
+.PHONY: bench-join
+bench-join: $(VENV)/.ready ## How long jobs of 8 to 256 ranks take to join, on this machine -> out/bench/join.json (root; JOIN="--ranks 32,64")
+	$(BIN)/python -m bench.agent.join $(JOIN)
+
 .PHONY: bench-stragglers
 bench-stragglers: $(VENV)/.ready ## What late workers and slow links cost -> out/bench/stragglers.json (root; STRAGGLERS="--hosts 16 --rate 25mbit")
 	$(BIN)/python -m bench.agent.stragglers $(STRAGGLERS)

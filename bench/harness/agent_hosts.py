@@ -151,7 +151,8 @@ class Hosts(AgentHosts):
 
 
 class Loopback(AgentHosts):
-    """All hosts in one namespace, as on one machine: host k at 127.0.0.(k+1). Raises FabricError."""
+    """All hosts in one namespace, as on one machine: host k at 127.0.0.(k+1), or 127.0.1.1 and so on from the 251st on.
+    Raises FabricError."""
 
     interface = "lo"
 
@@ -165,8 +166,8 @@ class Loopback(AgentHosts):
 
     def address(self, host: int) -> str:
         """Of a host."""
-        return f"127.0.0.{host + 1}"
+        return f"127.0.{host // 250}.{host % 250 + 1}"
 
     def further_address(self, host: int, number: int) -> str:
         """Of a host."""
-        return f"127.0.{number}.{host + 1}"
+        return f"127.{number}.{host // 250}.{host % 250 + 1}"

@@ -11,6 +11,18 @@ def memory(pid: int) -> int:
     return int(words[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def private_memory(pid: int) -> int:
+    """Bytes that a process shares with no other."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Private_"))
+
+
 def descriptors(pid: int) -> int:
     """Open files of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+def processor_time(pid: int) -> float:
+    """Seconds of a core that a process has used."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

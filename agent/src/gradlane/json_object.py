@@ -2,11 +2,13 @@
 """JSON objects that others send, checked before anything looks into them."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
 # The type of a field, [type] for a list of it, or (type, ...) for one of several; None: it may be absent.
 Shape = Any
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _LARGEST = 1 << 64  # what C takes
 # What becomes of one that is not as it should be, where it is used: also a number that C or a float does not take.
 NONSENSE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
@@ -39,5 +41,5 @@ def _fits(value: Any, shape: Shape) -> bool:
     if shape is int:
         return type(value) is int and abs(value) < _LARGEST  # True is an int to Python
     if shape is str and isinstance(value, str):
-        return not any("\ud800" <= character <= "\udfff" for character in value)  # which JSON has, and UTF-8 has not
+        return _SURROGATE.search(value) is None  # which JSON has, and UTF-8 has not
     return value is None if shape is None else type(value) is shape

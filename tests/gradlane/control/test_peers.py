@@ -43,6 +43,8 @@ class Writer:
     def is_closing(self) -> bool:
         return False
 
+    def get_extra_info(self, _: str) -> None: ...
+
     def write(self, line: bytes) -> None:
         self.said.append(json.loads(line))
 
@@ -116,7 +118,7 @@ def run(folder: Path, scene: Callable[[Rank], Any], survives: bool = True) -> Ra
 
 
 def closed(numbers: Sequence[float]) -> list[Any]:
-    return [{"topic": "closed", "content": number} for number in numbers]
+    return [{"closed": number, "hosts": [0, 1]} for number in numbers]
 
 
 def test_who_is_told_that_it_is_dead_takes_in_nothing_more(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ def test_a_caller_with_another_job_file_keeps_nobody_from_leaving_and_may_call_a
 
     async def scene(it: Rank) -> None:
         call: Any = SimpleNamespace(problem=lambda *_: "has another job file", knows=lambda *_: True, rank=2)
-        leaving = asyncio.ensure_future(it.peers.reach(Stage.LEFT, None))
+        leaving = asyncio.ensure_future(it.peers.rendezvous.reach(Stage.LEFT, None))
         await asyncio.sleep(0)
         with pytest.raises(ConnectionError, match="the job 'trial' before it is not over yet"):
             it.peers.accept(call)
@@ -151,6 +153,16 @@ def test_a_caller_with_another_job_file_keeps_nobody_from_leaving_and_may_call_a
         {"answer": math.inf, "content": {}},
         {"dead": {"2": "x", "7": "x"}},
         {"stage": math.inf},
+        {"beat": "AAAA"[:3]},
+        {"beat": "AAAAAAAA"},
+        {"beat": 3},
+        {"reached": 2},
+        {"left": [2]},
+        {"waits": "it", "ranks": [2]},
+        {"missing": [2]},
+        {"closed": 4096, "hosts": [0]},
+        {"closed": 3, "hosts": [3]},
+        {"closed": 3, "by": 2},
         {"waiting": {}},
         {"waiting": 3},
         {"topic": "session", "content": {"token": -1, "message_base": 0, "generation": 1}},

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gradlane import Communicator
-from gradlane.control.peers import DEAD_SECONDS
+from gradlane.control.signs import DEAD_SECONDS
 from gradlane.daemon.liveness import LATE_SECONDS
 from gradlane.errors import AgentError
 from gradlane.wire import CONTROL_PORT

@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks of a job that are not connected yet, and why, as far as that is known."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 
 from gradlane.job import Job, Member
 
 
 class Absent:
-    """At one rank. `connected`: the others that are, at any time; `notice` tells of what may still end well."""
+    """At one rank. `wanted`: those that this rank has connections to; `connected`: those that are, at any time;
+    `notice` tells of what may still end well. `others`: ranks that another one misses."""
 
-    def __init__(self, job: Job, rank: int, connected: Container[int], notice: Callable[[str], None]) -> None:
-        self._job, self._rank, self._connected, self._notice = job, rank, connected, notice
+    def __init__(
+        self,
+        job: Job,
+        rank: int,
+        wanted: Collection[int],
+        connected: Container[int],
+        notice: Callable[[str], None],
+    ) -> None:
+        self._job, self._rank, self._notice = job, rank, notice
+        self._wanted, self._connected = wanted, connected
+        self.others: frozenset[int] = frozenset()
         self._why: dict[int, str] = {}
         self._suspected: set[int] = set()  # ranks of which it has been told
 
@@ -38,7 +48,12 @@ class Absent:
         callers = self._job.members[self._rank + 1 :]
         return [m for m in callers if str(m.address) == address and m.rank not in self._connected]
 
+    def ranks(self) -> list[int]:
+        """All that are known to be absent."""
+        known = self.others.union(self._wanted)
+        return sorted(rank for rank in known if rank != self._rank and rank not in self._connected)
+
     def names(self) -> list[str]:
         """All of them, as errors name them."""
-        missing = [m.rank for m in self._job.members if m.rank != self._rank and m.rank not in self._connected]
+        missing = self.ranks()
         return [self._job.name_of(rank) + (f": {why}" if (why := self._why.get(rank)) else "") for rank in missing]

@@ -16,7 +16,7 @@ from gradlane.job import MAX_PACKET, Job, headers, largest_slice
 from gradlane.job.agreement import Agreement
 from gradlane.job.costs import Conditions
 
-MAX_PATHS = 4
+SAMPLE = 4  # paths that a rank measures, all at once; others measure as many to it
 GENERATIONS_PER_SECOND = 16  # a job has far fewer, and 32 bits of them last for 8 years
 
 
@@ -41,20 +41,20 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
         }
         peers.tell("session", identity)
     else:
-        [identity] = await peers.told("session", [0], job.patience)
+        [identity] = await peers.rendezvous.told("session", [0], job.patience)
     addresses = [member.address for member in job.members]
-    probes = prober.add(job.id, rank, int(identity["token"]), addresses, peers.hear)  # until the job ends
+    probes = prober.add(job.id, rank, int(identity["token"]), addresses, peers.signs.hear)  # until the job ends
     peers.beat = probes.beat
-    await peers.reach(Stage.TOKEN_KNOWN, job.patience)
+    await peers.rendezvous.near(Stage.TOKEN_KNOWN, job.patience)
     measured = await _measure(job, rank, peers, prober, probes)
     if rank == 0:
         others = list(range(1, len(job.members)))
-        theirs = [_Measured(**values) for values in await peers.told("paths", others, job.patience)]
+        theirs = [_Measured(**values) for values in await peers.rendezvous.told("paths", others, job.patience)]
         agreed = _decide(job, [measured, *theirs])
         peers.tell("agreement", agreed)
     else:
         peers.tell("paths", asdict(measured), [0])
-        [agreed] = await peers.told("agreement", [0], job.patience)
+        [agreed] = await peers.rendezvous.told("agreement", [0], job.patience)
     return Agreement(
         int(identity["token"]),
         int(identity["message_base"]),
@@ -65,21 +65,17 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
 
 
 async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Probes) -> _Measured:
-    others = [member.rank for member in job.members if member.rank != rank]
+    others = _sample(peers.neighbours)
     if not others:
         return _Measured(prober.largest(prober.address), rank, 0.0, None)
     wanted = job.transport.slice_bytes
     needed = None if wanted is None else wanted + headers(job.family)
-    # The nearest ranks first and few at once, so that no port gets all probes at once.
-    others = others[rank:] + others[:rank]
-    some = asyncio.Semaphore(MAX_PATHS)
 
     def lived(other: int) -> Callable[[], float]:
         return functools.partial(peers.lived, other)
 
     async def path(other: int) -> Path:
-        async with some:
-            return await probes.path(other, needed, peers.name(other), lived(other))
+        return await probes.path(other, needed, peers.name(other), lived(other))
 
     paths = await asyncio.gather(*map(path, others))
     packet, narrowest = min((path.packet, other) for path, other in zip(paths, others, strict=True))
@@ -93,6 +89,13 @@ async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Pr
     following = (rank + 1) % len(job.members)
     rate = await probes.rate(following, packet, job.transport.buffer // 2, lived(following))
     return _Measured(packet, narrowest, max(path.latency for path in paths), rate)
+
+
+def _sample(neighbours: list[int]) -> list[int]:
+    """Some of them, the next and others further away: a host's own link is part of all of its paths."""
+    if len(neighbours) <= SAMPLE:
+        return neighbours
+    return [neighbours[k * (len(neighbours) - 1) // (SAMPLE - 1)] for k in range(SAMPLE)]
 
 
 def _decide(job: Job, measured: list[_Measured]) -> dict[str, float]:

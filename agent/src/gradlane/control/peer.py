@@ -2,7 +2,9 @@
 """The connection to one rank of a job, and how far that rank has come."""
 
 import asyncio
-import time
+import fcntl
+import socket
+import termios
 from enum import IntEnum
 
 from gradlane.control import handshake
@@ -20,24 +22,27 @@ class Stage(IntEnum):
 
 
 class Peer:
-    """The connection to one rank. `waiting`: its oldest operation in flight, or None.
-
-    `heard`: the last sign of life; `beats`: how many heartbeats it has sent, one each HEARTBEAT_SECONDS that it runs.
-    """
+    """The connection to one rank. `lived`: seconds for which the other agent has run, by its heartbeats."""
 
     def __init__(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.rank = rank
         self.reader = reader
         self.writer = writer
-        self.heard = time.monotonic()
-        self.beats = 0
+        self.lived = 0.0
         self.stage = Stage.CONNECTED
-        self.waiting: str | None = None
         self.listening: asyncio.Task[None] | None = None
 
     def send(self, message: Message) -> None:
         """Queues one message."""
         handshake.write(self.writer, message)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the other host has not acknowledged yet what was sent last: something was lost, or it is gone."""
+        sock: socket.socket | None = self.writer.get_extra_info("socket")
+        if sock is None or sock.fileno() < 0:
+            return True
+        return fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4)) != bytes(4)
 
     def hang_up(self) -> None:
         """Ends the connection; what was queued is still sent."""

@@ -1,42 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control connections of one job at one rank: rendezvous, liveness and the orderly end.
+"""One rank among those of its job: what they tell one another, whether they live, and the end.
 
-One TLS connection between every two ranks, opened by the higher rank, lines of JSON. They carry nothing that a step of
-training waits for: the transport's own messages are datagrams in the top queue class.
+It has TLS connections to its neighbours and to the hub (links.py), which carry lines of JSON. Nothing that a step of
+training waits for goes there: the transport's own messages are datagrams in the top queue class.
 """
 
 import asyncio
-import functools
-import math
-import time
 from collections.abc import Callable, Collection, Coroutine
 from typing import Any
 
 from gradlane import json_object
 from gradlane.control import handshake, topics
-from gradlane.control.absent import Absent
-from gradlane.control.calling import Caller
-from gradlane.control.handshake import Call, Message, Refused
+from gradlane.control.board import Board
+from gradlane.control.closings import Closings
+from gradlane.control.handshake import Call, Message
 from gradlane.control.leading import Leading, Service
+from gradlane.control.links import Links
 from gradlane.control.membership import MAX_REASON, Membership
 from gradlane.control.peer import Peer, Stage
+from gradlane.control.rendezvous import Rendezvous
 from gradlane.control.security import Credentials
-from gradlane.errors import AgentError, listed
+from gradlane.control.signs import DEAD_SECONDS, HEARTBEAT_SECONDS, Signs, never_heard
+from gradlane.errors import listed
 from gradlane.job import Job
 
-HEARTBEAT_SECONDS = 0.5
-# TCP sends again 0.2, 0.6, 1.4, 3 and 6.2 s after a loss, so a connection survives an outage of 5 s.
-DEAD_SECONDS = 7.5
+# Between heartbeats, which say nothing of others, until all are ready: many agents may share a machine, and are busy.
+JOINING_SECONDS = 1.0
 
 
 class Peers:
-    """All connections of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
+    """The others of one job at one rank. `failed` is called once, with the reason, when the job can't go on.
 
     `service` answers the questions of all ranks, where this one leads. `notice` tells of what may still end well.
-    `dropped` is called with each rank that is dead, and why, in a job that outlives deaths. `waiting` goes to the
-    others with each heartbeat. TCP holds heartbeats back behind whatever is lost, so datagrams are signs of life too:
-    `beat` sends one to a rank, `silence` gives the seconds since one of the transport came from it. `listeners` take
-    what is told of topics that go on all the time, by their names: (rank, content).
+    `dropped` is called with each rank that is dead, and why, in a job that outlives deaths. TCP holds heartbeats back
+    behind whatever is lost; then datagrams are signs of life: `beat` sends one to a rank. `listeners` take what is
+    told of topics that go on all the time, by their names: (rank, content).
     """
 
     def __init__(
@@ -51,35 +49,60 @@ class Peers:
     ) -> None:
         self.job = job
         self.rank = rank
-        self.waiting: str | None = None
         self.listeners: dict[str, Callable[[int, Any], None]] = {}
-        self.silence: Callable[[int], float] = _never_heard
         self.beat: Callable[[int], None] | None = None  # until the token is known
-        self._caller = Caller(job, rank, credentials)
         self._failed = failed
         self._dropped = dropped
-        self._peers: dict[int, Peer] = {}
-        self.absent = Absent(job, rank, self._peers, notice)  # until all are connected
-        self._stage = Stage.CONNECTED
-        self._others = [member.rank for member in job.members if member.rank != rank]
-        self._told: dict[str, dict[int, Any]] = {}  # by topic and rank
-        self.leading = Leading(rank, range(len(job.members)), service, self._send)
+        self._clock = asyncio.get_running_loop().time
+        self._all = range(len(job.members))
+        self.signs = Signs(rank, len(self._all), self._clock)
+        self.board = Board(len(self._all))
+        self._links = Links(job, rank, credentials, self._spawn, self._adopted, self._refused, notice)
+        self._peers, self.absent = self._links.peers, self._links.absent
+        self._links.fit(self._all)
+        self.rendezvous = Rendezvous(job, rank, self._links, self.board, lambda: self.living, self._begin)
+        self._missed: list[int] = []  # whom the hub has told to be absent
+        self.leading = Leading(rank, self._all, service, self._send)
         # Of a job that outlives deaths, when all have joined it.
         self._membership: Membership | None = None
-        self._closed: Callable[[int, int], None] | None = None
-        self._changed = asyncio.Event()
+        self._closings: Closings | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
-        self._refusal = ""
 
     def name(self, rank: int) -> str:
         """A rank as errors name it."""
         return self.job.name_of(rank)
 
+    @property
+    def neighbours(self) -> list[int]:
+        """Those that this rank watches, the next first."""
+        return sorted(self._links.neighbours, key=lambda rank: (rank - self.rank) % len(self._all))
+
+    @property
+    def living(self) -> Collection[int]:
+        """The ranks that live, with this one."""
+        return self._all if self._membership is None else self._membership.living
+
+    @property
+    def _hub(self) -> int:
+        return min(self.living)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all have joined."""
+        return self.rendezvous.reached >= Stage.CONNECTED
+
+    @property
+    def _ready(self) -> bool:
+        """Whether all take datagrams: from now on they are watched."""
+        return self.rendezvous.reached >= Stage.READY
+
+    def _begin(self) -> None:
+        self.signs.begin(self._all)
+
     def start(self) -> None:
-        """Begins to call the lower ranks, the nearest first, so that not all call one; the higher ranks call us."""
-        for rank in reversed(range(self.rank)):
-            self._spawn(self._call(rank))
+        """Begins to call the lower ranks that this one needs; the higher ones call us."""
+        self._links.start()
         self._spawn(self._beat())
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
@@ -95,14 +118,6 @@ class Peers:
 
     # Connecting
 
-    async def _call(self, rank: int) -> None:
-        try:
-            reader, writer = await self._caller.call(rank, functools.partial(self.absent.note, rank))
-        except Refused as error:
-            self._refuse(f"{self.name(rank)} {error}")
-        else:
-            self._adopt(rank, reader, writer)
-
     def accept(self, call: Call) -> str:
         """Takes over a connection that another agent opened; or what is wrong with it.
 
@@ -111,9 +126,9 @@ class Peers:
         """
         if problem := call.problem(self.job, self.rank):
             if call.knows(self.job, self.rank):
-                if self._stage >= Stage.LEFT:
+                if self.rendezvous.stage >= Stage.LEFT:
                     raise ConnectionError(f"the job {self.job.name!r} before it is not over yet")
-                self._refuse(f"{self.name(call.rank)} {problem}")
+                self.rendezvous.refuse(f"{self.name(call.rank)} {problem}")
             else:
                 self.absent.refused(call.address, problem)
             return problem
@@ -123,83 +138,40 @@ class Peers:
             self._lost(peer, "is gone: its agent was restarted, and calls again")
             raise ConnectionError(f"rank {call.rank} is connected already")
         call.accept(self.job, self.rank)
-        self._adopt(call.rank, call.reader, call.writer)
+        self._links.adopt(call.rank, call.reader, call.writer)
         return ""
 
-    def _refuse(self, reason: str) -> None:
-        self._refusal = self._refusal or reason
-        self._changed.set()
+    def _refused(self, rank: int, why: str) -> None:
+        if self._membership is None:
+            self.rendezvous.refuse(f"{self.name(rank)} {why}")
+        else:
+            self._failed(f"{self.name(rank)} {why}")
 
-    def _adopt(self, rank: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._closing:
-            writer.transport.abort()
-            return
-        self._peers[rank] = peer = Peer(rank, reader, writer)
-        peer.send({"stage": self._stage})
+    def _adopted(self, peer: Peer) -> None:
+        self.signs.hear(peer.rank)
+        peer.send({"stage": self.rendezvous.stage})
+        if self.complete and self._hub == self.rank:
+            peer.send({"reached": self.rendezvous.reached})
         peer.listening = self._spawn(self._listen(peer))
-        self._changed.set()
+        self.rendezvous.news()
 
-    # Agreeing
-
-    async def _wait(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            if self._closing:  # wait_for of Python before 3.12 loses a cancellation that comes with what it waits for
-                raise asyncio.CancelledError
-            if condition():
-                return True
-            self._changed.clear()
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                return False
-            try:
-                await asyncio.wait_for(self._changed.wait(), left)
-            except asyncio.TimeoutError:
-                return condition()
-
-    async def connected(self, timeout: float) -> None:
-        """Returns when all ranks are connected. Raises AgentError naming who is missing after `timeout` seconds."""
-        complete = await self._wait(lambda: bool(self._refusal) or len(self._peers) == len(self._others), timeout)
-        if self._refusal or not complete:
-            raise AgentError(
-                self._refusal or f"after {timeout:g} s these have not joined the job: {listed(self.absent.names())}"
-            )
-
-    async def reach(self, stage: Stage, timeout: float | None) -> None:
-        """Says that this rank has reached the stage, and waits for the others. Raises AgentError naming who has not."""
-        self._stage = stage
-        for peer in self._peers.values():
-            peer.send({"stage": stage})
-        if not await self._wait(lambda: all(p.stage >= stage for p in self._peers.values()), timeout):
-            missing = listed([self.name(p.rank) for p in self._peers.values() if p.stage < stage])
-            raise AgentError(f"after {timeout:g} s these have not reached the stage {stage.name}: {missing}")
+    # Telling
 
     def tell(self, topic: str, content: Any, ranks: list[int] | None = None) -> None:
-        """Sends `content` to those ranks (None: to all others), where `told` returns it, or a listener takes it."""
-        for rank in self._others if ranks is None else ranks:
+        """Sends `content` to those ranks (None: to all others), where `told` returns it, or a listener takes it. They
+        or this one are the hub."""
+        for rank in list(self.living) if ranks is None else ranks:
             self._send(rank, {"topic": topic, "content": content})
 
     def _send(self, rank: int, message: Message) -> None:
-        if rank in self._peers:
-            self._peers[rank].send(message)
-
-    async def told(self, topic: str, ranks: list[int], timeout: float) -> list[Any]:
-        """What those ranks have sent about the topic. Raises AgentError naming who has not after `timeout` seconds."""
-        found = self._told.setdefault(topic, {})
-        if not await self._wait(lambda: all(rank in found for rank in ranks), timeout):
-            missing = listed([self.name(rank) for rank in ranks if rank not in found])
-            raise AgentError(f"after {timeout:g} s these have not sent the {topic}: {missing}")
-        return [found[rank] for rank in ranks]
-
-    async def workers_left(self) -> None:
-        """Returns when every worker has left: a server ends with them."""
-        workers = len(self.job.workers)
-        await self._wait(lambda: all(p.stage >= Stage.LEFT for p in self._peers.values() if p.rank < workers), None)
+        held = self._membership is not None and not self._closing
+        if rank != self.rank and not self._links.send(rank, message, held) and self._membership is not None:
+            self._membership.lost(rank, f"{self.name(rank)} does not call {self.name(self.rank)}, which leads now")
 
     # The end
 
     def abort(self, reason: str) -> None:
-        """Tells the others why this rank gives up."""
+        """Tells the others why this rank gives up. Whoever hears it does so, too, or the hub tells all."""
         for peer in self._peers.values():
             peer.send({"failed": reason[:MAX_REASON]})
         self.leading.fail(reason)
@@ -207,56 +179,46 @@ class Peers:
     def close(self) -> None:
         """Ends all connections; what was queued is still sent."""
         self._closing = True
-        self.silence = _never_heard  # the engine that knows is gone
+        self.rendezvous.close()
+        self.signs.silence = never_heard  # the engine that knows is gone
         for task in self._tasks:
             task.cancel()
-        for peer in self._peers.values():
-            peer.hang_up()
+        self._links.close()
 
     # While it runs
 
     def state(self, rank: int) -> tuple[str, float | None]:
-        """Of the connection to a rank: "none", "connected", "silent" or "dead", and the seconds since it was heard."""
-        peer = self._peers.get(rank)
-        if peer is None:
-            return "dead" if rank in self.dead else "none", None
-        age = self._age(peer)
-        return "silent" if age > 3 * HEARTBEAT_SECONDS else "connected", age
-
-    def hear(self, rank: int) -> None:
-        """A rank has given a sign of life."""
-        if rank in self._peers:
-            self._peers[rank].heard = time.monotonic()
+        """Of a rank: "none" (not joined), "connected", "silent" or "dead", and the seconds since it was heard."""
+        if rank in self.dead:
+            return "dead", None
+        if rank not in self._peers and not self.complete:
+            return "none", None
+        age = self.signs.age(rank)
+        return "silent" if self._ready and age > self.signs.usual(rank) else "connected", age
 
     def lived(self, rank: int) -> float:
-        """The seconds for which a rank has run since it was connected, by its heartbeats."""
-        return self._peers[rank].beats * HEARTBEAT_SECONDS
+        """The seconds for which a neighbour has run since it was connected, by its heartbeats."""
+        return self._peers[rank].lived
 
-    def _age(self, peer: Peer) -> float:
-        """Seconds since the last sign of life."""
-        age = time.monotonic() - peer.heard
-        return age if age < DEAD_SECONDS / 2 or age == math.inf else min(age, self.silence(peer.rank))
-
-    def waits_for(self, rank: int) -> str | None:
-        """The operation that a rank has waited for longest, by its last heartbeat."""
-        return self._peers[rank].waiting
-
-    def has_left(self, rank: int) -> bool:
-        """Whether a rank has left the job."""
-        return self._peers[rank].stage >= Stage.LEFT
+    def waits(self, what: str | None) -> None:
+        """This rank waits for an operation, and has done so for a while."""
+        before = self.board.waiting.get(self.rank)
+        self.board.waits(self.rank, what)
+        if self.board.waiting.get(self.rank) != before:
+            self._send(self._hub, {"waiting": self.board.waiting.get(self.rank)})
 
     def _lost(self, peer: Peer, what: str, certain: bool = True) -> None:
         why = f"{self.name(peer.rank)} {what}"
-        if self._stage == Stage.GONE:
+        if self.rendezvous.stage == Stage.GONE:
             peer.stage = Stage.GONE
-            self._changed.set()
+            self.rendezvous.news()
         elif self._closing or self._peers.get(peer.rank) is not peer:
             pass
         elif self._membership is None:
             if peer.stage < Stage.LEFT:
                 self._failed(why)
         elif not certain:
-            peer.heard = -math.inf  # nothing comes from it any more; whether it is dead nobody knows
+            self.signs.lose(peer.rank)  # whether it is dead nobody knows
         elif peer.stage < Stage.GONE:
             self._membership.lost(peer.rank, why)
 
@@ -265,7 +227,7 @@ class Peers:
             # What makes an end of this task is heard of only where it waits, and it may not: more lines may be here.
             while not self._closing and self._peers.get(peer.rank) is peer:
                 message = await handshake.read(peer.reader)
-                peer.heard = time.monotonic()
+                self.signs.hear(peer.rank)
                 if "failed" not in message:
                     self._handle(peer, message)
                 elif self._membership is not None:
@@ -282,64 +244,107 @@ class Peers:
             self._lost(peer, f"sent what makes no sense: {error!r}")
 
     def _handle(self, peer: Peer, message: Message) -> None:
-        if "waiting" in message:
+        if "beat" in message:
+            self.signs.hear(peer.rank, heartbeat=True)
+            self.signs.take(peer.rank, message["beat"])
+            peer.lived += HEARTBEAT_SECONDS if message["beat"] else JOINING_SECONDS
+            return
+        if "stage" in message:
+            self.rendezvous.hear(peer, Stage(message["stage"]))
+        elif "waiting" in message:
             json_object.check(message, {"waiting": (str, None)})
-            peer.waiting = message["waiting"]
-            peer.beats += 1
-        elif "stage" in message:
-            peer.stage = Stage(message["stage"])
+            self.board.waits(peer.rank, message["waiting"])
+        elif not message.keys().isdisjoint(("reached", "left", "waits", "missing")):
+            self._heed(peer, message)
         elif topics.is_one(message.get("topic")):
             topics.check(message["topic"], message["content"])
-            self._told.setdefault(message["topic"], {})[peer.rank] = message["content"]
+            self.rendezvous.take(message["topic"], peer.rank, message["content"])
         elif (take := self.listeners.get(message.get("topic", ""))) is not None:
             take(peer.rank, message["content"])
-        elif message.get("topic") == "closed" and self._closed is not None:
-            self._closed(peer.rank, int(message["content"]))
+        elif "closed" in message and self._closings is not None:
+            self._closings.hear(peer.rank, message)
         elif "lost" in message or "dead" in message:
             if self._membership is None:
                 raise ValueError("it says who is dead, in a job that ends with the first")
             self._membership.hear(peer.rank, message)
         elif "ask" in message or "answer" in message or "report" in message:
             self.leading.hear(peer.rank, message)
-        self._changed.set()
+        self.rendezvous.news()
+
+    def _heed(self, peer: Peer, message: Message) -> None:
+        """What a hub says. A lower rank may know of the death of the hub before this one does."""
+        if peer.rank != self._hub and (self._membership is None or peer.rank > self.rank):
+            raise ValueError(f"it says what rank {self._hub} has to say: {str(message)[:60]}")
+        if "reached" in message:
+            self.rendezvous.all_have(Stage(message["reached"]))
+        elif "missing" in message:
+            json_object.check(message, {"missing": [int]})
+            self.absent.others = frozenset(self.board.ranks(message["missing"]))
+        else:
+            self.board.take(message)
 
     async def _beat(self) -> None:
-        last = time.monotonic()
+        while not self._ready:
+            await asyncio.sleep(JOINING_SECONDS)
+            if self._hub == self.rank and not self.complete:
+                self._tell_missing()
+            if self.complete:
+                self._beat_once("")
+        last = self._clock()
         while True:
             await asyncio.sleep(HEARTBEAT_SECONDS)
-            now = time.monotonic()
+            now = self._clock()
             # While this agent did not run (it was stopped, its host was busy) it could not hear the others.
             absent = now - last - HEARTBEAT_SECONDS
             if absent > HEARTBEAT_SECONDS:
-                for peer in self._peers.values():
-                    peer.heard = min(now, peer.heard + absent)
+                self.signs.excuse(absent)
             last = now
+            self.signs.merge()
             self._look_for_silent()
             if self._closing:
                 return
-            for peer in self._peers.values():
-                peer.send({"waiting": self.waiting})
-                if self.beat is not None:
-                    self.beat(peer.rank)
+            self._beat_once(self.signs.packed())
+            if self._hub == self.rank:
+                for message in self.board.news():
+                    self._tell_all(message)
+
+    def _beat_once(self, ages: str) -> None:
+        for rank in self._links.neighbours & self._peers.keys():
+            if self._peers[rank].stalled and self.beat is not None:
+                self.beat(rank)
+            self._peers[rank].send({"beat": ages})
+
+    def _tell_all(self, message: Message) -> None:
+        for rank in list(self.living):
+            self._send(rank, message)
+
+    def _tell_missing(self) -> None:
+        missing = self.absent.ranks()
+        if missing != self._missed:
+            self._missed = missing
+            self._tell_all({"missing": missing})
 
     def _look_for_silent(self) -> None:
         leaving = Stage.LEFT if self._membership is None else Stage.GONE
-        ages = {p.rank: self._age(p) for p in self._peers.values() if p.stage < leaving}
-        silent = [rank for rank, age in ages.items() if age > DEAD_SECONDS]
-        if not silent:
+        ranks = [
+            rank
+            for rank in self.living
+            if rank != self.rank
+            and (self._peers[rank].stage < leaving if rank in self._peers else rank not in self.board.left)
+        ]
+        found = self.signs.silence_of(ranks)
+        if not found.silent:
             return
         # Not all others fail at once: who has fallen silent meanwhile is behind the same link or switch.
-        quiet = [rank for rank, age in ages.items() if age > DEAD_SECONDS / 2]
-        if len(ages) > 1 and len(quiet) == len(ages):
+        if len(ranks) > 1 and len(found.quiet) == len(ranks):
             self._failed(
                 f"no agent of the job has answered for {DEAD_SECONDS:g} s: the switch or the link of "
                 f"{self.name(self.rank)} is down"
             )
         elif self._membership is None:
-            self._failed(self._unanswered(silent))
+            self._failed(self._unanswered(found.silent))
         else:
-            doubtful = [rank for rank, age in ages.items() if age > 3 * HEARTBEAT_SECONDS]
-            self._membership.silent(silent, quiet, doubtful, self._unanswered)
+            self._membership.silent(found.silent, found.quiet, found.doubtful, self._unanswered)
 
     def _unanswered(self, ranks: Collection[int]) -> str:
         who = listed(list(map(self.name, ranks)))
@@ -355,9 +360,13 @@ class Peers:
     def outlive(self, closed: Callable[[int, int], None]) -> None:
         """From now on, when all have joined, ranks may die, and the others go on. `closed` takes who says that a dead
         rank is in a group, as others know first, and the group's number."""
-        ranks = [self.rank, *self._peers]
-        self._closed = closed
-        self._membership = Membership(self.rank, ranks, self._send, self._drop, self._failed)
+        self._closings = Closings(self.rank, len(self._all), lambda: self._hub, self._send, closed)
+        self._membership = Membership(self.rank, self._all, self._send, self._drop, self._failed)
+
+    def close_group(self, number: int, hosts: Collection[int]) -> None:
+        """Tells the hosts of a group that one of them is dead."""
+        if self._closings is not None:
+            self._closings.tell(number, [host for host in hosts if host in self.living])
 
     def expel(self, ranks: Collection[int], why: str) -> None:
         """The others go on without ranks that live, but keep them waiting. If this is one of them, it ends."""
@@ -368,14 +377,15 @@ class Peers:
             self._failed(why)
 
     def _drop(self, rank: int, why: str) -> None:
-        peer = self._peers.pop(rank, None)
-        self._others.remove(rank)
-        if peer is not None and not self._closing:
-            peer.hang_up()
+        led = rank < self._hub
+        self._links.drop(rank, hang_up=not self._closing)
+        self._links.fit(self.living)
+        self.board.drop(rank)
+        self.signs.drop(rank)
+        if led and not self._closing:  # the new hub has to know what this rank has told the old one
+            self.board.again()
+            self._send(self._hub, {"stage": self.rendezvous.stage})
+            self._send(self._hub, {"waiting": self.board.waiting.get(self.rank)})
         self._dropped(rank, why)
         self.leading.drop(rank)
-        self._changed.set()
-
-
-def _never_heard(_: int) -> float:
-    return math.inf
+        self.rendezvous.news()

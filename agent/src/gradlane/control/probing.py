@@ -32,11 +32,11 @@ log = logging.getLogger("gradlane")
 BASE_PACKET = 1280  # every IPv6 path carries it, and every IPv4 path in use
 PROBE_SECONDS = 3.0  # no answer to the smallest probe
 ATTEMPTS = 3
-SHORTEST_WAIT, _LONGEST_WAIT = 0.01, 0.5
+SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 0.5
 TRAINS = 3
 MAX_TRAIN = 32
 _BETWEEN = 8  # sizes tried at once between one that gets through and one that does not
-_ROUND_TRIPS = 4  # samples of the latency
+_ROUND_TRIPS = 2  # more samples of the latency
 # Numbers of Linux that the socket module does not name.
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _IP_MTU = 10, 2, 14
 _IPV6_MTU_DISCOVER, _IPV6_MTU = 23, 24

@@ -10,7 +10,12 @@ import contextlib
 import socket
 import ssl
 import traceback
+from asyncio import sslproto
 from typing import Any
+
+# asyncio gives each connection a buffer of 256 KiB, all of which is written once; what comes here is lines.
+_buffered: Any = sslproto.SSLProtocol
+_buffered.max_size = 1 << 14
 
 _ALERT = "alert"  # of an error: what is to be told to the other side
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradlane.control.board import MOST_NAME
 from gradlane.datapath.exchange import Waiting
 from gradlane.errors import listed
 
@@ -80,7 +81,7 @@ def late(waiting: Waiting, waits_for: Mapping[int, str | None]) -> list[int]:
     suspects: Iterable[int] = waits_for
     if waiting.direct:
         suspects = [rank for rank in waiting.ranks if rank in waits_for] or waits_for
-    return [rank for rank in suspects if waits_for[rank] != waiting.what]
+    return [rank for rank in suspects if waits_for[rank] != waiting.what[:MOST_NAME]]
 
 
 def stall(

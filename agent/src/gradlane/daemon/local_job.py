@@ -60,8 +60,8 @@ class LocalJob:
         self._sums: Sums | None = None
         self._left_out: LeftOut | None = None
         self._granted = 1.0
-        self._stopped = liveness.Stopped()
-        self._progress, self._misclosed = liveness.Progress(), liveness.Progress()
+        self._stopped, self._progress, self._misclosed = liveness.Stopped(), liveness.Progress(), liveness.Progress()
+        self._oldest: str | None = None  # operation in flight
         self._late = ""  # who is, as it has been reported
         self._waits: dict[str, WaitStatus] = {}  # for whom, by rank
         self._since = time.time()
@@ -116,7 +116,7 @@ class LocalJob:
     async def _run(self) -> None:
         await self._join()
         if self.rank >= len(self.job.workers):
-            await self.peers.workers_left()
+            await self.peers.rendezvous.workers_left()
             self.leave(0)
 
     async def _join(self) -> None:
@@ -125,15 +125,14 @@ class LocalJob:
         reminder = asyncio.get_running_loop().call_later(liveness.LATE_SECONDS, self._tell_who_is_missing)
         try:
             await self._local_processes(patience)
-            await self.peers.connected(patience)
+            await self.peers.rendezvous.connected(patience)
         finally:
             reminder.cancel()
             self._late = ""
-        connected = time.monotonic()
-        self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, self._services.prober)
-        services = self._services
+        connected, services = time.monotonic(), self._services
+        self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, services.prober)
         self._engine = Engine(services.transport, self.job, self.rank, agreement, services.memory)
-        self.peers.silence = self._engine.silence
+        self.peers.signs.silence = self._engine.silence
         services.keep_beating(self._engine, self.job)
         self._exchange = exchange = Exchange(
             *(self.job, self.rank, self._engine, agreement, self.fail),
@@ -147,7 +146,7 @@ class LocalJob:
             parts = self._engine, exchange, self.peers, self._ownership
             self._sums = Sums(self.job, self.rank, *parts, agreement.generation, self.fail)
             self.peers.listeners["sums"] = self._sums.hear
-        await self.peers.reach(Stage.READY, patience)
+        await self.peers.rendezvous.reach(Stage.READY, patience)
         if self.job.survives:
             self.peers.outlive(exchange.close_group)
         for process, client in self._clients.items():
@@ -227,8 +226,8 @@ class LocalJob:
         for client in self._clients.values():
             client.tell({"op": "dead", "rank": rank, "message": why})
         if self._exchange is not None and not self.over.is_set():
-            for number, hosts in self._exchange.drop(rank).items():
-                self.peers.tell("closed", number, [host for host in hosts if host not in (rank, self.rank)])
+            for group in self._exchange.drop(rank).items():
+                self.peers.close_group(*group)
 
     # The end
 
@@ -259,9 +258,9 @@ class LocalJob:
             self._spawn(self._leave())
 
     async def _leave(self) -> None:
-        await self.peers.reach(Stage.LEFT, None)
+        await self.peers.rendezvous.reach(Stage.LEFT, None)
         with contextlib.suppress(AgentError):  # nobody needs a rank that is silent now
-            await self.peers.reach(Stage.GONE, LEAVE_SECONDS)
+            await self.peers.rendezvous.reach(Stage.GONE, LEAVE_SECONDS)
         self._all_left.set()
         await asyncio.gather(*self._farewells)
         self.finish()
@@ -324,18 +323,19 @@ class LocalJob:
         if self._exchange is None or self._engine is None:
             return
         waiting = self._exchange.oldest()
-        self.peers.waiting = None if waiting is None else waiting.what
+        what, before = None if waiting is None else waiting.what, self._oldest
+        self._oldest = what
+        self.peers.waits(what if what == before else None)  # not what is over until the next look
         counts = self._engine.statistics()
-        begun_anew = 0 if self._sums is None else self._sums.fallbacks
-        idle = self._progress.idle((self.peers.waiting, counts["datagrams_received"], begun_anew), now)
-        found = None
-        self._waits = {}
+        anew = 0 if self._sums is None else self._sums.fallbacks
+        idle = self._progress.idle((what, counts["datagrams_received"], anew), now)
+        found, self._waits = None, {}
         if waiting is not None and self._exchange.held:  # it waits for no worker
             found = liveness.undecided(idle, self.job.patience)
         elif waiting is not None and not (self._sums is not None and self._sums.halted):  # which looks itself
             workers = [rank for rank in waiting.workers if rank != self.rank and rank not in self.peers.dead]
-            waits_for = {rank: self.peers.waits_for(rank) for rank in workers}
-            left = [rank for rank in workers if self.peers.has_left(rank)]
+            waits_for = {rank: self.peers.board.waiting.get(rank) for rank in workers}
+            left = [rank for rank in workers if rank in self.peers.board.left]
             found = liveness.stall(waiting, idle, waits_for, self.job.patience, left)
             if idle >= liveness.WATCH_SECONDS:
                 ranks = liveness.late(waiting, waits_for) or waiting.ranks

@@ -29,7 +29,7 @@ class Meetings:
         waited = self._progress.idle(missing, now)
         for name, absent in missing.items():
             ranks = [rank for rank in absent if rank not in self._peers.dead]  # since it was asked
-            left = [rank for rank in ranks if rank != self._rank and self._peers.has_left(rank)]
+            left = [rank for rank in ranks if rank != self._rank and rank in self._peers.board.left]
             who = ranks if waited >= self._job.patience else left if waited >= SILENT_SECONDS else []
             if who:
                 names = listed([self._peers.name(rank) for rank in who])
