@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from gradlane.control.board import Board
 from gradlane.control.signs import DEAD_SECONDS, HEARTBEAT_SECONDS
 from tests.gradlane.control.simulated_ranks import World, run, simulated
 
@@ -89,16 +90,20 @@ def test_those_who_live_go_on_and_leave_together(make: Make, who: str, how: str)
         await asyncio.sleep(0.5 if at_once else DEAD_SECONDS + 2 * HEARTBEAT_SECONDS)
         for rank in living:
             assert rank not in world.failed
+            links = world.peers[rank]._links
+            assert links.neighbours <= links.peers.keys()
             assert world.dropped[rank].keys() == dead
             assert world.peers[rank].leading.leader == living[0]
         assert all(world.why[rank].startswith(f"rank {rank}") for rank in dead)
         number = 3
-        world.peers[living[5]].close_group(number, range(40, 60))
+        for rank in living[5:7]:
+            world.peers[rank].close_group(number, range(40, 60))
         answers = await asyncio.gather(*(world.peers[rank].leading.ask(
             {"kind": "group", "name": "it", "shape": 2}) for rank in living))  # fmt: skip
         assert len({str(answer) for answer in answers}) == 1
         for rank in living:
-            told = [(living[5], number)] if rank in range(40, 60) or rank == living[0] else []
+            told = [(by, number) for by in living[5:7]]
+            told = told if rank == living[0] else told[:1] if rank in range(40, 60) else []
             assert world.closed[rank] == told
         assert world.now - begun < 10
         await asyncio.wait_for(world.leave(living), 5)
@@ -125,6 +130,16 @@ def test_what_all_wait_for_and_who_has_left_is_known_to_all(make: Make) -> None:
         assert not world.failed
 
     run(scene())
+
+
+def test_a_new_hub_tells_what_the_old_one_may_not_have_told_all() -> None:
+    board = Board(40)
+    board.take({"left": [3, 5]})
+    board.take({"waits": "it", "ranks": [7]})
+    list(board.news())
+    board.again()
+    assert list(board.news()) == [{"left": [3, 5]}, {"waits": "it", "ranks": [7]}]
+    assert list(board.news()) == []
 
 
 def test_who_speaks_as_the_hub_is_named(make: Make) -> None:
