@@ -36,7 +36,9 @@ class Rank:
         file = job_file(folder, loopback(WORKERS), lines=SURVIVES, deaths="survive", patience=PATIENCE)
         nothing = SimpleNamespace(add=lambda *_: None, remove=lambda *_: None, credentials=Credentials(None))
         stands_in: Any = nothing
-        self.local = LocalJob(job.load(file), rank, Services(stands_in, stands_in, stands_in, 0, 0), lambda _: None)
+        self.local = LocalJob(
+            job.load(file), rank, Services(stands_in, stands_in, stands_in, 0, 0, False), lambda _: None
+        )
         self.peers = self.local.peers
         self.arbiter = Arbiter(self.local.job)
         self.meetings = Meetings(self.local.job, rank, self.peers, self.arbiter)
