@@ -8,6 +8,7 @@
 #include "base/sender.h"
 #include "job/controls.h"
 #include "rate/pacing.h"
+#include "tx/lanes.h"
 #include "tx/message.h"
 #include "tx/queue.h"
 #include "tx/repair.h"
@@ -154,13 +155,6 @@ static double batch_bytes(const gl_batch *b) {
     return (double)bytes;
 }
 
-/* When a lane's flow begins, the pattern of its first message tells how many flows meet. */
-static void lane_begin(lane *l, uint64_t now) {
-    const heap_item *first = heap_first(&l->messages);
-    l->busy = true;
-    flow_begin(&l->flow, now - l->idle_since, first ? container_of(first, tx_message, turn)->link->meeting : 1, now);
-}
-
 int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     job *j = x->job;
     b->datagrams = 0, b->iov_count = 0;
@@ -171,53 +165,36 @@ int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
         port_spend(j->tenant.port, batch_bytes(b), now);
         return b->datagrams;
     }
-    for (unsigned i = 0; i <= j->ranks; i++) {
-        const unsigned turn = (x->turn + i) % (j->ranks + 1);
-        lane *l = &x->lanes[turn];
-        if (!l->backlog && l->busy) l->busy = false, l->idle_since = now;
-        if (l->backlog && !l->busy) lane_begin(l, now);
-        if (!l->backlog || !flow_open(&l->flow, now)) continue;
-        if (!port_take(&j->tenant, now)) return 0;
-        const unsigned limit = flow_burst(&l->flow);
-        if (l->repairs.count)
-            send_repairs(x, b, l, limit, now);
-        else
-            send_first_pass(x, b, l, limit, now);
-        if (!b->datagrams) continue;
-        const double bytes = batch_bytes(b);
-        flow_sent(&l->flow, bytes, now);
-        port_sent(&j->tenant, bytes, now);
-        b->to = (uint16_t)turn;
-        x->turn = turn + 1;
-        j->statistics.datagrams_sent += b->datagrams;
-        return b->datagrams;
-    }
-    j->tenant.waits = false;
-    return 0;
+    lane *l = lane_first(x, now);
+    if (!l) return j->tenant.waits = false;
+    if (!port_take(&j->tenant, now)) return 0;
+    flow_open(&l->flow, now);
+    const unsigned limit = flow_burst(&l->flow);
+    if (l->repairs.count)
+        send_repairs(x, b, l, limit, now);
+    else
+        send_first_pass(x, b, l, limit, now);
+    const double bytes = batch_bytes(b);
+    flow_sent(&l->flow, bytes, now);
+    port_sent(&j->tenant, bytes, now);
+    lane_sent(x, l, now);
+    b->to = (uint16_t)lane_number(x, l);
+    j->statistics.datagrams_sent += b->datagrams;
+    return b->datagrams;
 }
 
 uint64_t tx_patience(const tx *x) {
-    const job *j = x->job;
-    bool sending = false;
-    for (unsigned i = 0; i <= j->ranks; i++) sending |= x->lanes[i].backlog > 0;
     /* What is there to send does not wait for arrivals, so they may wait for it: for its next batch. */
-    const uint32_t parts = sending ? 1 : PATIENCE;
-    uint32_t shortest = PATIENCE_MAX * parts;
-    for (unsigned rank = 0; rank < j->ranks; rank++)
-        if (rank != j->config.rank && j->rtts[rank].srtt < shortest) shortest = j->rtts[rank].srtt;
+    const uint32_t parts = lanes_wait(x) ? 1 : PATIENCE;
+    const heap_item *nearest = heap_first(&x->nearest);
+    const uint64_t trip = nearest ? nearest->key : UINT64_MAX, shortest = trip / parts < PATIENCE_MAX ? trip / parts : PATIENCE_MAX;
     /* From one batch to the next is enough; where that is less than a sleep costs, it is none. */
-    const double batch = 1.25 * GL_BATCH_BYTES / j->uplink.rate, patience = shortest / parts;
+    const double batch = 1.25 * GL_BATCH_BYTES / x->job->uplink.rate, patience = (double)shortest;
     return batch < PATIENCE_MIN ? 0 : (uint64_t)(batch < patience ? batch : patience);
 }
 
 uint64_t tx_deadline(const tx *x, uint64_t now) {
     if (x->job->controls) return now;
-    const uint64_t port = x->job->tenant.port->next_send;
-    uint64_t deadline = UINT64_MAX;
-    for (unsigned i = 0; i <= x->job->ranks; i++) {
-        if (!x->lanes[i].backlog) continue;
-        const uint64_t flow = flow_due(&x->lanes[i].flow), at = flow > port ? flow : port;
-        if (at < deadline) deadline = at;
-    }
-    return deadline;
+    const uint64_t port = x->job->tenant.port->next_send, lanes = lanes_due(x, now);
+    return lanes > port ? lanes : port;
 }
