@@ -27,6 +27,7 @@ typedef struct {
 } timer;
 
 typedef struct control control;
+typedef struct mail mail;
 
 typedef struct {
     gl_config config;
@@ -37,7 +38,7 @@ typedef struct {
     heap timers;
     pool pool;
     uint64_t kept; /* bytes of contributions that wait, and what is taken of its memory for others (engine.h) */
-    control *controls, **controls_tail;
+    mail *mail, *mail_first, **mail_end; /* controls, by rank and then multicast; the receivers of those that wait */
     gl_statistics statistics;
     bool holds;        /* what is being received may be held where it lies */
     bool failed;       /* memory was out: the job is over, and does nothing any more */

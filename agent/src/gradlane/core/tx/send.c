@@ -107,16 +107,16 @@ static void send_first_pass(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_
     }
 }
 
-/* The longest of the first controls, so that others to the same receiver fit behind it. */
-static control **longest_control(job *j) {
-    control **longest = &j->controls, **at = &j->controls;
+/* The longest of the first controls to a receiver, so that the others fit behind it. */
+static control **longest_control(mail *m) {
+    control **longest = &m->first, **at = &m->first;
     for (unsigned i = 0; *at && i < GL_BATCH; i++, at = &(*at)->next)
-        if ((*at)->to == j->controls->to && (*at)->length > (*longest)->length) longest = at;
+        if ((*at)->length > (*longest)->length) longest = at;
     return longest;
 }
 
-static void add_control(job *j, gl_batch *b, control **at, uint32_t *used) {
-    control *c = take_control(j, at);
+static void add_control(job *j, gl_batch *b, mail *m, control **at, uint32_t *used) {
+    control *c = take_control(m, at);
     uint8_t *h = b->headers[b->datagrams], *payload = b->control + *used;
     memcpy(h, c->bytes, GL_HEADER);
     add_piece(b, h, GL_HEADER);
@@ -130,22 +130,24 @@ static void add_control(job *j, gl_batch *b, control **at, uint32_t *used) {
     free(c);
 }
 
-/* A batch of what is to go to the receiver of the first control: often a STOP and a REPORT. */
+/* A batch of what waits for the first receiver: often a STOP and a REPORT. */
 static void send_controls(job *j, gl_batch *b) {
+    mail *m = j->mail_first;
     uint32_t used = 0;
-    control **at = longest_control(j);
-    b->to = (uint16_t)(*at)->to, b->segment = (uint16_t)(*at)->length;
-    add_control(j, b, at, &used);
-    at = &j->controls;
+    control **at = longest_control(m);
+    b->to = (uint16_t)(m - j->mail), b->segment = (uint16_t)(*at)->length;
+    add_control(j, b, m, at, &used);
+    at = &m->first;
     for (unsigned i = 0; *at && i < GL_BATCH && b->datagrams < GL_BATCH; i++) {
         const uint32_t length = (*at)->length;
-        if ((*at)->to == b->to && length <= b->segment && used + length - GL_HEADER <= sizeof b->control) {
-            add_control(j, b, at, &used);
-            if (length < b->segment) return; /* a shorter one is the last */
+        if (length <= b->segment && used + length - GL_HEADER <= sizeof b->control) {
+            add_control(j, b, m, at, &used);
+            if (length < b->segment) break; /* a shorter one is the last */
         } else {
             at = &(*at)->next;
         }
     }
+    mail_sent(j);
 }
 
 /* On the wire. */
@@ -160,7 +162,7 @@ int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     b->datagrams = 0, b->iov_count = 0;
     memset(b->pieces, 0, sizeof b->pieces);
     watch_window(x, now);
-    if (j->controls) {
+    if (j->mail_first) {
         send_controls(j, b);
         port_spend(j->tenant.port, batch_bytes(b), now);
         return b->datagrams;
@@ -194,7 +196,7 @@ uint64_t tx_patience(const tx *x) {
 }
 
 uint64_t tx_deadline(const tx *x, uint64_t now) {
-    if (x->job->controls) return now;
+    if (x->job->mail_first) return now;
     const uint64_t port = x->job->tenant.port->next_send, lanes = lanes_due(x, now);
     return lanes > port ? lanes : port;
 }
