@@ -94,7 +94,7 @@ static float *out_of(const core_load *l, unsigned rank) {
 
 static void deliver_to(core_load *l, unsigned rank, uint32_t bytes, uint32_t segment, unsigned slices, int timed) {
     const uint64_t begun = timed ? ns() : 0;
-    receive_train(l->engines[rank], l->buffer, bytes, segment, false, slices > 8 && buffers_spare(l->buffers), l->now);
+    receive_train(l->engines[rank], l->buffer, bytes, segment, false, slices > 8, l->now);
     l->buffer = buffer_exchange(l->buffers, l->buffer);
     if (!timed) return;
     const uint64_t took = since(l, begun);

@@ -206,13 +206,14 @@ static uint32_t take(gl_engine *e, const uint8_t *h, uint32_t size, uint32_t byt
 void receive_train(gl_engine *e, const uint8_t *h, uint32_t bytes, uint32_t segment, bool congested, bool held, uint64_t now) {
     job *j = &e->job;
     uint32_t taken;
-    j->holds = held && buffers_have(j->pool.buffers, h);
+    const bool holdable = held && buffers_have(j->pool.buffers, h), spare = holdable && buffers_spare(j->pool.buffers);
+    j->holds = spare, j->crowded = holdable && !spare;
     do {
         if (j->failed) break;
         taken = take(e, h, segment < bytes ? segment : bytes, bytes, congested, now);
         h += taken, bytes -= taken;
     } while (bytes);
-    j->holds = false;
+    j->holds = j->crowded = false;
 }
 
 void gl_receive(gl_engine *e, const uint8_t *datagram, uint32_t length, int congested, uint64_t now) {
