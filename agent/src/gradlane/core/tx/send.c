@@ -170,7 +170,7 @@ int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     lane *l = lane_first(x, now);
     if (!l) return j->tenant.waits = false;
     if (!port_take(&j->tenant, now)) return 0;
-    flow_open(&l->flow, now);
+    flow_open(&l->flow, now); /* which it is; what has been under way for too long counts as lost */
     const unsigned limit = flow_burst(&l->flow);
     if (l->repairs.count)
         send_repairs(x, b, l, limit, now);
