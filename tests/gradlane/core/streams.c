@@ -39,7 +39,8 @@ int main(void) {
         if (what == 0) {
             const uint64_t until = s->active_until;
             share_expect(&t, rank, multicast, now);
-            require(s->active_until == (until > now + STREAM_IDLE ? until : now + STREAM_IDLE), "it is expected for another time");
+            const uint64_t expected = until > now + STREAM_IDLE ? until : now + STREAM_IDLE;
+            require(s->active_until == expected, "it is expected for another time");
         } else if (what == 1) {
             share_end(&t, rank);
             require(!sharer_of(&t, rank, false)->active_until, "what has ended goes on");

@@ -37,7 +37,8 @@ void report_arrivals(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, u
     const uint32_t room = share_room(t);
     const bool many = in->unreported >= REPORT_EVERY && now - in->reported_at >= REPORT_LEAST;
     sharer *told = sharer_of(t, source, multicast);
-    if (!many && !end && told->told == t->news && now - in->since < REPORT_MOST && (uint64_t)in->unreported * segment < room / 4) return;
+    if (!many && !end && told->told == t->news &&
+        now - in->since < REPORT_MOST && (uint64_t)in->unreported * segment < room / 4) return;
     in->unreported = 0, in->reported_at = now;
     told->told = t->news;
     uint8_t payload[GL_REPORT];

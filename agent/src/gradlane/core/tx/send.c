@@ -189,7 +189,7 @@ uint64_t tx_patience(const tx *x) {
     /* What is there to send does not wait for arrivals, so they may wait for it: for its next batch. */
     const uint32_t parts = lanes_wait(x) ? 1 : PATIENCE;
     const heap_item *nearest = heap_first(&x->nearest);
-    const uint64_t trip = nearest ? nearest->key : UINT64_MAX, shortest = trip / parts < PATIENCE_MAX ? trip / parts : PATIENCE_MAX;
+    const uint64_t part = (nearest ? nearest->key : UINT64_MAX) / parts, shortest = part < PATIENCE_MAX ? part : PATIENCE_MAX;
     /* From one batch to the next is enough; where that is less than a sleep costs, it is none. */
     const double batch = 1.25 * GL_BATCH_BYTES / x->job->uplink.rate, patience = (double)shortest;
     return batch < PATIENCE_MIN ? 0 : (uint64_t)(batch < patience ? batch : patience);
