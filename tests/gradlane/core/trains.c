@@ -24,7 +24,7 @@ static uint8_t *taken;
 static float in[RANKS][ELEMENTS], out[RANKS][ELEMENTS];
 static train late[LATE];
 static unsigned late_count;
-static uint64_t now = 1000000, forged[RANKS][FORGERIES], exchanged, all_held;
+static uint64_t now = 1000000, forged[RANKS][FORGERIES], exchanged, all_held, crowded, trains_crowded;
 
 static void require(bool holds, const char *what, unsigned step) {
     if (!holds) fprintf(stderr, "step %u: %s\n", step, what), exit(1);
@@ -46,9 +46,13 @@ static void forge(uint8_t *h, unsigned to) {
 
 static void hand_over(const train *t) {
     memcpy(taken, t->datagrams, t->bytes);
-    const bool held = buffers_spare(pool);
-    all_held += !held;
+    const gl_statistics *s = gl_engine_statistics(engines[t->to]);
+    const bool spare = buffers_spare(pool), held = !chance(8);
+    const uint64_t copied = s->slices_copied;
+    all_held += !spare;
     receive_train(engines[t->to], taken, t->bytes, t->segment, false, held, now);
+    require(s->slices_copied == copied || (held && !spare), "what may be held, or is never to be, counts as copied", 0);
+    crowded += s->slices_copied - copied, trains_crowded += held && !spare && s->slices_copied > copied;
     uint8_t *next = buffer_exchange(pool, taken);
     exchanged += next != taken;
     taken = next;
@@ -147,6 +151,7 @@ int main(void) {
     }
     require(exchanged > 100, "nothing was held", STEPS);
     require(all_held > 10, "there were always buffers to spare", STEPS);
+    require(crowded > 100 && crowded > trains_crowded, "what was copied is not counted, slice by slice", STEPS);
     while (late_count) free(late[--late_count].datagrams);
     for (unsigned rank = 0; rank < RANKS; rank++) gl_engine_leave(engines[rank]), gl_engine_free(engines[rank]);
     /* All that was held is released: one is this program's. */

@@ -36,6 +36,7 @@ JOB_COUNTS = {
     "budget_total": "Slices that might have been given up: the loss budgets of the messages received",
     "budget_violations": "Messages that completed with more missing than tolerated; must stay 0",
     "trimmed": "Slices of which a switch left the header",
+    "slices_copied": "Slices copied when they came, as all receive buffers were in use",
     "probes_sent": "PROBE datagrams sent",
     "bitmaps_sent": "BITMAP datagrams sent",
     "stops_sent": "STOP datagrams sent",

@@ -25,14 +25,17 @@ static void down(heap *h, uint32_t at, heap_item *item) {
     place(h, at, item);
 }
 
+bool heap_reserve(heap *h, uint32_t space) {
+    if (space <= h->space) return true;
+    heap_item **items = realloc(h->items, space * sizeof *items);
+    if (!items) return false;
+    h->items = items, h->space = space;
+    return true;
+}
+
 bool heap_put(heap *h, heap_item *item, uint64_t key) {
     if (!item->place) {
-        if (h->count == h->space) {
-            const uint32_t space = h->space ? 2 * h->space : 64;
-            heap_item **items = realloc(h->items, space * sizeof *items);
-            if (!items) return false;
-            h->items = items, h->space = space;
-        }
+        if (h->count == h->space && !heap_reserve(h, h->space ? 2 * h->space : 64)) return false;
         item->key = key;
         up(h, h->count++, item);
     } else {

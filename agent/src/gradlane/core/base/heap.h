@@ -23,6 +23,7 @@ typedef struct {
 #define container_of(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
 
 bool heap_put(heap *h, heap_item *item, uint64_t key); /* or moves it, which can't fail; false: memory is out */
+bool heap_reserve(heap *h, uint32_t space); /* so many items can then be put without memory; false: it is out */
 void heap_remove(heap *h, heap_item *item);            /* if it is in there */
 static inline heap_item *heap_first(const heap *h) { return h->count ? h->items[0] : NULL; }
 

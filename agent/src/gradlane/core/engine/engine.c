@@ -86,11 +86,7 @@ void gl_engine_drop(gl_engine *e, uint16_t rank) {
     set_bit(e->dead, rank);
     operations_drop(&e->operations, rank);
     rx_drop_source(&e->rx, rank);
-    for (control **at = &j->controls; *at;)
-        if ((*at)->to == rank)
-            free(take_control(j, at));
-        else
-            at = &(*at)->next;
+    mail_drop(j, rank);
 }
 
 int gl_engine_take_memory(gl_engine *e, uint64_t bytes) {
@@ -210,13 +206,14 @@ static uint32_t take(gl_engine *e, const uint8_t *h, uint32_t size, uint32_t byt
 void receive_train(gl_engine *e, const uint8_t *h, uint32_t bytes, uint32_t segment, bool congested, bool held, uint64_t now) {
     job *j = &e->job;
     uint32_t taken;
-    j->holds = held && buffers_have(j->pool.buffers, h);
+    const bool holdable = held && buffers_have(j->pool.buffers, h), spare = holdable && buffers_spare(j->pool.buffers);
+    j->holds = spare, j->crowded = holdable && !spare;
     do {
         if (j->failed) break;
         taken = take(e, h, segment < bytes ? segment : bytes, bytes, congested, now);
         h += taken, bytes -= taken;
     } while (bytes);
-    j->holds = false;
+    j->holds = j->crowded = false;
 }
 
 void gl_receive(gl_engine *e, const uint8_t *datagram, uint32_t length, int congested, uint64_t now) {
@@ -248,7 +245,7 @@ int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     run_timers(e, now);
     if (e->job.failed) return e->job.tenant.waits = false; /* others send by its port */
     /* Sums and the other lanes in turn; control datagrams before both. */
-    const bool first = e->sums_turn && !e->job.controls;
+    const bool first = e->sums_turn && !e->job.mail_first;
     if (first && sums_transmit(&e->sums, b, now)) return e->sums_turn = false, b->datagrams;
     if (tx_transmit(&e->tx, b, now)) return e->sums_turn = true, b->datagrams;
     if (!first && sums_transmit(&e->sums, b, now)) return e->sums_turn = false, b->datagrams;
@@ -285,7 +282,7 @@ int gl_oldest(const gl_engine *e, uint64_t now, gl_waiting *waiting) {
     return 1;
 }
 
-int gl_engine_idle(const gl_engine *e) { return !e->tx.unstopped && !e->job.controls && !sums_oldest(&e->sums) && !e->sums.pending; }
+int gl_engine_idle(const gl_engine *e) { return !e->tx.unstopped && !e->job.mail_first && !sums_oldest(&e->sums) && !e->sums.pending; }
 
 const gl_statistics *gl_engine_statistics(const gl_engine *e) { return &e->job.statistics; }
 

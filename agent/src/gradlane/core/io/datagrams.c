@@ -108,7 +108,7 @@ bool inlet_new(inlet *in) {
 
 void inlet_free(inlet *in) { buffers_leave(in->buffers); }
 
-static void take_message(const inlet *in, const struct mmsghdr *message, take_train *take, void *context, uint64_t now) {
+static void take_message(const struct mmsghdr *message, take_train *take, void *context, uint64_t now) {
     uint32_t segment = message->msg_len;
     bool congested = false;
     struct msghdr *header = (struct msghdr *)&message->msg_hdr;
@@ -124,8 +124,7 @@ static void take_message(const inlet *in, const struct mmsghdr *message, take_tr
             congested = (value & 3) == 3;
         }
     }
-    const bool held = message->msg_len >= HELD_LEAST && buffers_spare(in->buffers);
-    take(context, header->msg_iov->iov_base, message->msg_len, segment, congested, held, now);
+    take(context, header->msg_iov->iov_base, message->msg_len, segment, congested, message->msg_len >= HELD_LEAST, now);
 }
 
 bool receive_batch(int fd, inlet *in, take_train *take, void *context) {
@@ -141,7 +140,7 @@ bool receive_batch(int fd, inlet *in, take_train *take, void *context) {
     if (n <= 0) return false; /* nothing there, or an ICMP error that concerns a datagram already gone */
     const uint64_t now = gl_now();
     for (int i = 0; i < n; i++) {
-        take_message(in, &messages[i], take, context, now);
+        take_message(&messages[i], take, context, now);
         in->taken[i] = buffer_exchange(in->buffers, in->taken[i]);
     }
     return n == RECEIVE_BATCH;

@@ -44,9 +44,9 @@ static bool join(job *j) {
     t->queue_time = (double)c->buffer / 2 / t->rate;
     t->weight = c->weight ? c->weight : 1;
     t->rank = c->rank, t->ranks = j->ranks;
-    t->sharers = calloc(j->ranks, sizeof *t->sharers);
+    t->sharers = calloc(2 * j->ranks, sizeof *t->sharers);
     gl_port *port = c->port ? c->port : gl_port_new(0);
-    if (!t->sharers || !port) {
+    if (!t->sharers || !heap_reserve(&t->active, 2 * j->ranks) || !port) {
         if (!c->port) gl_port_free(port);
         return false;
     }
@@ -59,7 +59,7 @@ static bool join(job *j) {
 }
 
 bool job_new(job *j, const gl_config *config, const upcalls *up, void *above) {
-    j->controls_tail = &j->controls;
+    j->mail_end = &j->mail_first;
     if (!is_sound(config)) return false;
     gl_config *c = &j->config;
     *c = *config;
@@ -70,9 +70,10 @@ bool job_new(job *j, const gl_config *config, const upcalls *up, void *above) {
     j->ranks = ranks_of(c);
     while (1u << j->stride_bits < j->ranks) j->stride_bits++;
     j->counts = calloc((size_t)(j->ranks + 1) * (c->loss_count + 1), sizeof *j->counts);
+    j->mail = calloc(j->ranks + 1, sizeof *j->mail);
     j->pool.slice_bytes = c->slice_bytes, j->pool.used = &j->statistics.memory_used;
     for (unsigned rank = 0; rank < j->ranks; rank++) rtt_start(&j->rtts[rank]);
-    return c->classes && c->precedences && c->losses && j->counts && join(j);
+    return c->classes && c->precedences && c->losses && j->counts && j->mail && join(j);
 }
 
 void job_leave(job *j) {
@@ -86,8 +87,8 @@ void job_leave(job *j) {
 void job_free(job *j) {
     free(j->timers.items);
     pool_free(&j->pool);
-    for (control *c = j->controls, *next; c; c = next) next = c->next, free(c);
+    while (j->mail_first) mail_drop(j, (unsigned)(j->mail_first - j->mail));
     free((void *)j->config.classes), free((void *)j->config.precedences), free((void *)j->config.losses);
     job_leave(j);
-    free(j->tenant.sharers), free(j->counts);
+    free(j->tenant.sharers), free(j->tenant.active.items), free(j->counts), free(j->mail);
 }

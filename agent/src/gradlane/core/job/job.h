@@ -27,6 +27,7 @@ typedef struct {
 } timer;
 
 typedef struct control control;
+typedef struct mail mail;
 
 typedef struct {
     gl_config config;
@@ -37,9 +38,9 @@ typedef struct {
     heap timers;
     pool pool;
     uint64_t kept; /* bytes of contributions that wait, and what is taken of its memory for others (engine.h) */
-    control *controls, **controls_tail;
+    mail *mail, *mail_first, **mail_end; /* controls, by rank and then multicast; the receivers of those that wait */
     gl_statistics statistics;
-    bool holds;        /* what is being received may be held where it lies */
+    bool holds, crowded; /* what is being received may be held where it lies; it could be, but all other buffers are held */
     bool failed;       /* memory was out: the job is over, and does nothing any more */
     gl_counts *counts; /* by rank, then multicast; within by loss class, then what has none */
     const upcalls *up;
@@ -58,6 +59,12 @@ static inline gl_counts *counts_of(const job *j, unsigned rank, uint32_t loss_cl
 /* Whether so many slices more may be kept. */
 static inline bool has_memory(const job *j, uint64_t slices) {
     return j->kept + slices * j->config.slice_bytes <= j->config.memory;
+}
+/* For a slice that is being received: where it lies, or another place for what is made of it. NULL: memory is out. */
+static inline slot *slot_of_payload(job *j, const uint8_t *payload) {
+    if (j->holds) return slot_hold(&j->pool, payload);
+    j->statistics.slices_copied += j->crowded;
+    return slot_new(&j->pool);
 }
 static inline bool is_set(const timer *t) { return t->item.place; }
 /* What is forgotten would hang the training, so the job ends where memory is out. */

@@ -13,6 +13,7 @@ typedef struct {
     uint64_t budget_total; /* budgets of the messages received, in slices */
     uint64_t budget_violations;
     uint64_t trimmed;
+    uint64_t slices_copied; /* as all receive buffers were held */
     uint64_t probes_sent, bitmaps_sent, stops_sent, reports_sent;
     uint64_t traces_sent, traces_returned, bad_trace;
     uint64_t ecn_marked;

@@ -65,7 +65,7 @@ static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh
     uint8_t *out = n->out ? n->out + offset : NULL;
     if (count && n->to_count) {
         /* What has come last is kept where it lies, and becomes the result there. */
-        n->results[i] = payload && j->holds ? slot_hold(&j->pool, payload) : slot_new(&j->pool);
+        n->results[i] = payload ? slot_of_payload(j, payload) : slot_new(&j->pool);
         if (!n->results[i]) {
             j->failed = true;
             return;

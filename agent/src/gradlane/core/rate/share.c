@@ -13,20 +13,28 @@ static const double SHARE_REACTION = 4000;   /* us until a new share has slowed 
 static const double SHARE_NEWS = 1.0 / 16;   /* a change that is told before its time */
 
 /* Tells every sender its share as soon as something of its stream arrives. */
-static void tell_all(tenant *t) {
-    for (unsigned rank = 0; rank < t->ranks; rank++) t->sharers[rank].news[0] = t->sharers[rank].news[1] = true;
-}
+static void tell_all(tenant *t) { t->news++; }
 
 static void tell_all_jobs(gl_port *port) {
     port->told_share = port->share;
     for (tenant *t = port->tenants; t; t = t->next) tell_all(t);
 }
 
-static unsigned count_streams(const tenant *t, uint64_t now) {
-    unsigned streams = 0;
-    for (const sharer *s = t->sharers; s < t->sharers + t->ranks; s++)
-        streams += (s->active_until[0] > now) + (s->active_until[1] > now);
-    return streams;
+/* What moves the end away does not move it in the heap: it is looked at when the earlier end has come. */
+static void set_end(tenant *t, sharer *s, uint64_t at) {
+    s->active_until = at;
+    if (!s->active.place || at < s->active.key) heap_put(&t->active, &s->active, at);
+}
+
+static unsigned count_streams(tenant *t, uint64_t now) {
+    for (heap_item *first; (first = heap_first(&t->active)) && first->key <= now;) {
+        sharer *s = container_of(first, sharer, active);
+        if (s->active_until > now)
+            heap_put(&t->active, first, s->active_until);
+        else
+            heap_remove(&t->active, first);
+    }
+    return t->active.count;
 }
 
 /* A stream more fills the port's buffer within milliseconds. */
@@ -38,14 +46,15 @@ void share_grow(tenant *t, uint64_t now) {
 }
 
 void share_expect(tenant *t, unsigned rank, bool multicast, uint64_t now) {
-    uint64_t *until = &t->sharers[rank].active_until[multicast];
-    if (rank != t->rank && *until < now + STREAM_IDLE) *until = now + STREAM_IDLE;
+    sharer *s = sharer_of(t, rank, multicast);
+    if (rank != t->rank && s->active_until < now + STREAM_IDLE) set_end(t, s, now + STREAM_IDLE);
 }
 
 void share_end(tenant *t, unsigned rank) {
-    uint64_t *until = &t->sharers[rank].active_until[false];
-    if (*until && t->streams > 1) t->streams--, tell_all(t);
-    *until = 0;
+    sharer *s = sharer_of(t, rank, false);
+    if (s->active_until && t->streams > 1) t->streams--, tell_all(t);
+    s->active_until = 0;
+    heap_remove(&t->active, &s->active);
 }
 
 /* The weight of the jobs that something comes in of; their `streams` are counted anew. */
@@ -62,10 +71,10 @@ static double count_jobs(gl_port *port, uint64_t now) {
 
 /* Notes that a stream comes in. It is over with the last slice of its message, or when it falls silent; the next message's
  * first slice revives it. Returns whether the share was begun anew. */
-static bool count_stream(tenant *t, sharer *from, bool multicast, bool end, uint64_t now) {
+static bool count_stream(tenant *t, sharer *s, bool end, uint64_t now) {
     gl_port *port = t->port;
-    const bool known = from->active_until[multicast] > now, job_known = now - t->heard <= STREAM_IDLE;
-    from->active_until[multicast] = now + (end ? STREAM_IDLE / 4 : STREAM_IDLE);
+    const bool known = s->active_until > now, job_known = now - t->heard <= STREAM_IDLE;
+    set_end(t, s, now + (end ? STREAM_IDLE / 4 : STREAM_IDLE));
     t->heard = now;
     if (known) return false;
     if (!job_known) t->streams = 0;
@@ -95,7 +104,7 @@ void share_count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t by
     gl_port *port = t->port;
     const double usable = USABLE * port->rate;
     meter_count(&t->in, bytes, meter_window(t), now);
-    if (count_stream(t, &t->sharers[rank], multicast, end, now)) {
+    if (count_stream(t, sharer_of(t, rank, multicast), end, now)) {
         port->window_start = now, port->window_bytes = bytes;
         return;
     }

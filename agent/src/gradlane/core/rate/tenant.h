@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/heap.h"
 #include "rate/meter.h"
 #include "rate/port.h"
 
@@ -28,10 +29,11 @@ struct gl_port {
     uint64_t window_start, window_bytes;
 };
 
-/* Of the streams of one rank that come in: unicast, multicast. */
+/* A stream that comes in. */
 typedef struct {
-    uint64_t active_until[2];
-    bool news[2]; /* it is to be told its share at once */
+    heap_item active;      /* among those of the job that do, by when this may be over at the earliest */
+    uint64_t active_until;
+    uint32_t told;         /* of the news of its job */
 } sharer;
 
 struct tenant {
@@ -41,7 +43,9 @@ struct tenant {
     double weight, sent_share; /* bytes sent for a weight of one */
     bool waits;                /* for the port, to send */
     unsigned rank, ranks;
-    sharer *sharers;  /* by rank */
+    sharer *sharers;  /* by rank: unicast, multicast */
+    heap active;      /* of them, those that are not known to be over; there is room for all */
+    uint32_t news;    /* how often there was some: who has not been told the latest gets it at once */
     unsigned streams; /* that come in at present */
     uint64_t heard;   /* when the last slice came */
     meter in, out;    /* slices on the link */
@@ -54,7 +58,9 @@ static inline uint64_t meter_window(const tenant *t) {
     return (uint64_t)(longer > least ? longer : least);
 }
 
-/* Of `t` the port, the link, the weight, the ranks and the sharers are set. */
+static inline sharer *sharer_of(const tenant *t, unsigned rank, bool multicast) { return &t->sharers[2 * rank + multicast]; }
+
+/* Of `t` the port, the link, the weight, the ranks, the sharers and the room for active ones are set. */
 void port_join(tenant *t);
 void port_leave(tenant *t);
 bool port_take(tenant *t, uint64_t now); /* whether it may send now; if not, it waits */

@@ -13,7 +13,7 @@ enum { GUARANTEED = 16 }; /* slices of each contribution to a node that are kept
 
 void rx_keep(job *j, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length) {
     if (!m->kept) m->kept = calloc(m->slices, sizeof *m->kept);
-    slot *s = !m->kept ? NULL : j->holds ? slot_hold(&j->pool, payload) : slot_new(&j->pool);
+    slot *s = m->kept ? slot_of_payload(j, payload) : NULL;
     if (!s) {
         j->failed = true;
         return;

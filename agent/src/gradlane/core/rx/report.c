@@ -36,10 +36,11 @@ void report_arrivals(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, u
     in->unreported += count;
     const uint32_t room = share_room(t);
     const bool many = in->unreported >= REPORT_EVERY && now - in->reported_at >= REPORT_LEAST;
-    bool *news = &t->sharers[source].news[multicast];
-    if (!many && !end && !*news && now - in->since < REPORT_MOST && (uint64_t)in->unreported * segment < room / 4) return;
+    sharer *told = sharer_of(t, source, multicast);
+    if (!many && !end && told->told == t->news &&
+        now - in->since < REPORT_MOST && (uint64_t)in->unreported * segment < room / 4) return;
     in->unreported = 0, in->reported_at = now;
-    *news = false;
+    told->told = t->news;
     uint8_t payload[GL_REPORT];
     put32(payload + GL_REPORT_AT_RECEIVED, in->received);
     put32(payload + GL_REPORT_AT_SHARE, (uint32_t)(share_of(t) * 8e3));

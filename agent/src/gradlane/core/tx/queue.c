@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/sender.h"
+#include "tx/lanes.h"
 #include "tx/message.h"
 
 enum { WINDOW_WAIT = 50000 }; /* us for which the window may stand still */
@@ -54,10 +55,10 @@ static void leave_queues(tx *x, tx_message *m) {
         target *t = &m->target[i];
         timer_stop(x->job, &t->probe);
         heap_remove(&x->lanes[t->rank].repairs, &t->turn);
-        x->lanes[t->rank].backlog -= t->repairs;
+        lane_less(x, &x->lanes[t->rank], t->repairs);
     }
     if (m->active) {
-        m->lane->backlog -= m->ready - m->sent;
+        lane_less(x, m->lane, m->ready - m->sent);
         *slot_of(x, m->id) = NULL;
     }
     x->unstopped--;
@@ -94,7 +95,7 @@ void activate(tx *x) {
             put32(m->header + GL_AT_MESSAGE, m->id);
             x->sent[x->next_sequence++ % RING] = m;
             queue_put(x->job, &m->lane->messages, &m->turn, key_of(x, m));
-            m->lane->backlog += m->ready;
+            lane_more(x, m->lane, m->ready);
             m->traced = x->job->config.trace_every && m->lane->begun++ % x->job->config.trace_every == 0;
             x->job->statistics.messages_sent++;
         }
@@ -165,7 +166,7 @@ void tx_ready(tx *x, tx_message *m, uint32_t slice) {
     if (!m->started) {
         start(x, m);
     } else if (m->active) {
-        m->lane->backlog++;
+        lane_more(x, m->lane, 1);
         if (m->sent + 1 == m->ready) queue_put(x->job, &m->lane->messages, &m->turn, key_of(x, m));
     }
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "job/controls.h"
+#include "tx/lanes.h"
 #include "tx/message.h"
 #include "tx/queue.h"
 
@@ -44,11 +45,11 @@ void on_stop(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, uint
     if (!t) return;
     tx_message *m = t->message;
     flow *f = &m->lane->flow;
-    if (m->sent) flow_acknowledge(f, receiver_of(x, m->lane, source), m->last_sequence + 1, now);
+    if (m->sent) flow_acknowledge(f, receiver_of(x, m->lane, source), m->last_sequence + 1, now), lane_changed(x, m->lane);
     t->stopped = true;
     timer_stop(x->job, &t->probe);
     heap_remove(&x->lanes[t->rank].repairs, &t->turn);
-    x->lanes[t->rank].backlog -= t->repairs;
+    lane_less(x, &x->lanes[t->rank], t->repairs);
     t->repairs = 0;
     if (++m->stopped < m->targets) return;
     x->job->up->stopped(x->job->above, m, bits);
@@ -87,7 +88,7 @@ static bool queue_repairs(tx *x, target *t, const uint8_t *h, const uint8_t *bit
         of_least -= magnitude == least;
         set_bit(t->todo, missing[i]);
         t->repairs++;
-        x->lanes[t->rank].backlog++;
+        lane_more(x, &x->lanes[t->rank], 1);
     }
     return false;
 }

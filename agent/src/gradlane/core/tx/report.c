@@ -2,6 +2,7 @@
  *
  * What a receiver's REPORT says of what was sent.
  */
+#include "tx/lanes.h"
 #include "tx/message.h"
 #include "tx/queue.h"
 #include "tx/repair.h"
@@ -24,6 +25,8 @@ void on_report(tx *x, unsigned source, const uint8_t *h, const uint8_t *payload,
     receiver *by = receiver_of(x, l, source);
     const uint32_t delivered = r.received - by->received, unmarked = delivered - newly_marked(by, &r);
     if (!flow_report(&l->flow, by, &x->job->rtts[source], &r, now)) return;
+    lane_changed(x, l);
+    queue_put(x->job, &x->nearest, &x->lanes[source].near, x->job->rtts[source].srtt);
     if (!multicast) ways_report(&l->ways, get64(payload + GL_REPORT_AT_MARKED), unmarked <= delivered ? unmarked : 0);
     if (!r.known) return;
     if (!t->stopped && (m->link->exact ? m->sent == m->ready : m->sent == m->slices)) arm_probe(x, t, now);

@@ -8,6 +8,7 @@
 #include "base/sender.h"
 #include "job/controls.h"
 #include "rate/pacing.h"
+#include "tx/lanes.h"
 #include "tx/message.h"
 #include "tx/queue.h"
 #include "tx/repair.h"
@@ -106,16 +107,16 @@ static void send_first_pass(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_
     }
 }
 
-/* The longest of the first controls, so that others to the same receiver fit behind it. */
-static control **longest_control(job *j) {
-    control **longest = &j->controls, **at = &j->controls;
+/* The longest of the first controls to a receiver, so that the others fit behind it. */
+static control **longest_control(mail *m) {
+    control **longest = &m->first, **at = &m->first;
     for (unsigned i = 0; *at && i < GL_BATCH; i++, at = &(*at)->next)
-        if ((*at)->to == j->controls->to && (*at)->length > (*longest)->length) longest = at;
+        if ((*at)->length > (*longest)->length) longest = at;
     return longest;
 }
 
-static void add_control(job *j, gl_batch *b, control **at, uint32_t *used) {
-    control *c = take_control(j, at);
+static void add_control(job *j, gl_batch *b, mail *m, control **at, uint32_t *used) {
+    control *c = take_control(m, at);
     uint8_t *h = b->headers[b->datagrams], *payload = b->control + *used;
     memcpy(h, c->bytes, GL_HEADER);
     add_piece(b, h, GL_HEADER);
@@ -129,22 +130,24 @@ static void add_control(job *j, gl_batch *b, control **at, uint32_t *used) {
     free(c);
 }
 
-/* A batch of what is to go to the receiver of the first control: often a STOP and a REPORT. */
+/* A batch of what waits for the first receiver: often a STOP and a REPORT. */
 static void send_controls(job *j, gl_batch *b) {
+    mail *m = j->mail_first;
     uint32_t used = 0;
-    control **at = longest_control(j);
-    b->to = (uint16_t)(*at)->to, b->segment = (uint16_t)(*at)->length;
-    add_control(j, b, at, &used);
-    at = &j->controls;
+    control **at = longest_control(m);
+    b->to = (uint16_t)(m - j->mail), b->segment = (uint16_t)(*at)->length;
+    add_control(j, b, m, at, &used);
+    at = &m->first;
     for (unsigned i = 0; *at && i < GL_BATCH && b->datagrams < GL_BATCH; i++) {
         const uint32_t length = (*at)->length;
-        if ((*at)->to == b->to && length <= b->segment && used + length - GL_HEADER <= sizeof b->control) {
-            add_control(j, b, at, &used);
-            if (length < b->segment) return; /* a shorter one is the last */
+        if (length <= b->segment && used + length - GL_HEADER <= sizeof b->control) {
+            add_control(j, b, m, at, &used);
+            if (length < b->segment) break; /* a shorter one is the last */
         } else {
             at = &(*at)->next;
         }
     }
+    mail_sent(j);
 }
 
 /* On the wire. */
@@ -154,70 +157,46 @@ static double batch_bytes(const gl_batch *b) {
     return (double)bytes;
 }
 
-/* When a lane's flow begins, the pattern of its first message tells how many flows meet. */
-static void lane_begin(lane *l, uint64_t now) {
-    const heap_item *first = heap_first(&l->messages);
-    l->busy = true;
-    flow_begin(&l->flow, now - l->idle_since, first ? container_of(first, tx_message, turn)->link->meeting : 1, now);
-}
-
 int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     job *j = x->job;
     b->datagrams = 0, b->iov_count = 0;
     memset(b->pieces, 0, sizeof b->pieces);
     watch_window(x, now);
-    if (j->controls) {
+    if (j->mail_first) {
         send_controls(j, b);
         port_spend(j->tenant.port, batch_bytes(b), now);
         return b->datagrams;
     }
-    for (unsigned i = 0; i <= j->ranks; i++) {
-        const unsigned turn = (x->turn + i) % (j->ranks + 1);
-        lane *l = &x->lanes[turn];
-        if (!l->backlog && l->busy) l->busy = false, l->idle_since = now;
-        if (l->backlog && !l->busy) lane_begin(l, now);
-        if (!l->backlog || !flow_open(&l->flow, now)) continue;
-        if (!port_take(&j->tenant, now)) return 0;
-        const unsigned limit = flow_burst(&l->flow);
-        if (l->repairs.count)
-            send_repairs(x, b, l, limit, now);
-        else
-            send_first_pass(x, b, l, limit, now);
-        if (!b->datagrams) continue;
-        const double bytes = batch_bytes(b);
-        flow_sent(&l->flow, bytes, now);
-        port_sent(&j->tenant, bytes, now);
-        b->to = (uint16_t)turn;
-        x->turn = turn + 1;
-        j->statistics.datagrams_sent += b->datagrams;
-        return b->datagrams;
-    }
-    j->tenant.waits = false;
-    return 0;
+    lane *l = lane_first(x, now);
+    if (!l) return j->tenant.waits = false;
+    if (!port_take(&j->tenant, now)) return 0;
+    flow_open(&l->flow, now); /* which it is; what has been under way for too long counts as lost */
+    const unsigned limit = flow_burst(&l->flow);
+    if (l->repairs.count)
+        send_repairs(x, b, l, limit, now);
+    else
+        send_first_pass(x, b, l, limit, now);
+    const double bytes = batch_bytes(b);
+    flow_sent(&l->flow, bytes, now);
+    port_sent(&j->tenant, bytes, now);
+    lane_sent(x, l, now);
+    b->to = (uint16_t)lane_number(x, l);
+    j->statistics.datagrams_sent += b->datagrams;
+    return b->datagrams;
 }
 
 uint64_t tx_patience(const tx *x) {
-    const job *j = x->job;
-    bool sending = false;
-    for (unsigned i = 0; i <= j->ranks; i++) sending |= x->lanes[i].backlog > 0;
     /* What is there to send does not wait for arrivals, so they may wait for it: for its next batch. */
-    const uint32_t parts = sending ? 1 : PATIENCE;
-    uint32_t shortest = PATIENCE_MAX * parts;
-    for (unsigned rank = 0; rank < j->ranks; rank++)
-        if (rank != j->config.rank && j->rtts[rank].srtt < shortest) shortest = j->rtts[rank].srtt;
+    const uint32_t parts = lanes_wait(x) ? 1 : PATIENCE;
+    const heap_item *nearest = heap_first(&x->nearest);
+    const uint64_t part = (nearest ? nearest->key : UINT64_MAX) / parts, shortest = part < PATIENCE_MAX ? part : PATIENCE_MAX;
     /* From one batch to the next is enough; where that is less than a sleep costs, it is none. */
-    const double batch = 1.25 * GL_BATCH_BYTES / j->uplink.rate, patience = shortest / parts;
+    const double batch = 1.25 * GL_BATCH_BYTES / x->job->uplink.rate, patience = (double)shortest;
     return batch < PATIENCE_MIN ? 0 : (uint64_t)(batch < patience ? batch : patience);
 }
 
 uint64_t tx_deadline(const tx *x, uint64_t now) {
-    if (x->job->controls) return now;
-    const uint64_t port = x->job->tenant.port->next_send;
-    uint64_t deadline = UINT64_MAX;
-    for (unsigned i = 0; i <= x->job->ranks; i++) {
-        if (!x->lanes[i].backlog) continue;
-        const uint64_t flow = flow_due(&x->lanes[i].flow), at = flow > port ? flow : port;
-        if (at < deadline) deadline = at;
-    }
-    return deadline;
+    if (x->job->mail_first) return now;
+    const uint64_t port = x->job->tenant.port->next_send, lanes = lanes_due(x, now);
+    return lanes > port ? lanes : port;
 }

@@ -27,14 +27,18 @@ typedef struct {
 } target;
 
 /* A flow, and what waits to be sent on it. */
-typedef struct {
+typedef struct lane lane;
+struct lane {
     flow flow;
     ways ways;                    /* of its slices, if it is to one rank */
+    heap_item turn, near;         /* among the lanes: of those with something to send (lanes.c); by their round trip */
+    lane *next_changed;
+    bool changed, open;           /* it is among those; its flow lets it send, and it is among these */
     bool busy;
     uint64_t idle_since;
     uint32_t backlog, begun;      /* slices to send; messages */
     heap messages, repairs;       /* that have something to send: by layer, then by age; by age */
-} lane;
+};
 
 struct tx_message {
     heap_item turn;        /* among those of its lane that have something to send; before, among those without a number */
@@ -56,7 +60,10 @@ struct tx_message {
 typedef struct {
     job *job;
     lane lanes[GL_MAX_RANKS + 1]; /* by rank; then multicast */
-    unsigned turn;
+    lane *changed;      /* since lanes were last looked at */
+    heap due, open;     /* that have something to send: by when their flow lets them, those that it lets by their turn */
+    uint64_t turn;      /* the next one: of the lane of this number, modulo how many there are */
+    heap nearest;       /* the lanes to other ranks by their round trip */
     uint32_t next_sequence, oldest_sequence, oldest_tolerant; /* of messages in flight; of those of them with a budget */
     uint64_t order;     /* counts what is queued */
     tx_message *sent[RING];
