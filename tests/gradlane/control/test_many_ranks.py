@@ -2,6 +2,7 @@
 """Hundreds of ranks: how much they say, and that all hear in time who is dead."""
 
 import asyncio
+import math
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -65,6 +66,21 @@ def test_all_hear_in_time_who_is_silent(make: Make, victim: int) -> None:
         assert len(others) == 199
         assert all(why.startswith(f"rank {victim}: no answer for 7.5 s") for why, _ in others.values())
         assert min(when for _, when in others.values()) - begun > DEAD_SECONDS - 2 * HEARTBEAT_SECONDS
+
+    run(scene())
+
+
+def test_who_is_heard_by_datagrams_alone_is_not_taken_for_dead(make: Make) -> None:
+    async def scene() -> None:
+        world = make(200)
+        await world.join()
+        victim = world.peers[100]
+        victim.signs.silence = lambda _: 0.3
+        for rank in victim.neighbours:
+            world.peers[rank].signs.silence = lambda rank: 0.3 if rank == 100 else math.inf
+        world.mute.add(100)  # no line gets through
+        await asyncio.sleep(4 * DEAD_SECONDS)
+        assert world.failed == {}
 
     run(scene())
 

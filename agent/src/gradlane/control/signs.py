@@ -97,9 +97,9 @@ class Signs:
 
     def packed(self) -> str:
         """What a heartbeat says of all ranks."""
-        now = self._clock()
-        self._heard[self._rank] = now
-        return base64.b64encode(bytes(int(min(_LONG_AGO, (now - it) / _UNIT + 1)) for it in self._heard)).decode()
+        self._heard[self._rank] = self._clock()
+        ages = map(self.age, range(len(self._heard)))
+        return base64.b64encode(bytes(int(min(_LONG_AGO, age / _UNIT + 1)) for age in ages)).decode()
 
     def take(self, by: int, packed: object) -> None:
         """What a neighbour's heartbeat says; "": nothing. Raises ValueError if it makes no sense."""
