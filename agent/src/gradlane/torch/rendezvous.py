@@ -11,7 +11,9 @@ key of the job file.
 
 import json
 import os
+import secrets
 import socket
+import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +23,8 @@ from gradlane import job
 from gradlane.client import agent_socket, in_process, training
 from gradlane.client.connection import Connection
 from gradlane.errors import AgentError
+
+_LOOK_SECONDS = 0.02
 
 
 def join(store: Any, rank: int, size: int) -> Connection:
@@ -51,18 +55,44 @@ def join(store: Any, rank: int, size: int) -> Connection:
 
 def _complete(template: str, store: Any, rank: int, size: int) -> str:
     """The text of the job file, with the same workers at all ranks. Processes with the same agent are on one host."""
-    store.set(f"agent/{rank}", json.dumps([socket.gethostname(), _address(agent_socket.default_path())]))
-    if rank == 0:
-        places = [tuple(json.loads(store.get(f"agent/{other}"))) for other in range(size)]
-        try:
-            answer = {"workers": workers(places)}
-        except AgentError as error:
-            answer = {"error": str(error)}
-        store.set("job", json.dumps(answer))
-    answer = json.loads(store.get("job"))
+    place = socket.gethostname(), _address(agent_socket.default_path())
+    answer = _answer(store, place, size) if rank == 0 else _ask(store, place, rank)
     if "error" in answer:
         raise AgentError(answer["error"])
     return job.fill(template, answer["workers"])
+
+
+# torchrun's store outlives its workers, so what the ranks of an earlier life have said is still there. Each life of
+# rank 0 has a name of its own, under which it is told and answers, and each rank one by which it knows its answer.
+
+
+def _answer(store: Any, place: tuple[str, str], size: int) -> dict[str, Any]:
+    """What rank 0 says, once it was told of all others' places."""
+    life = secrets.token_hex(8)
+    store.set("life", life)
+    told = [json.loads(store.get(f"{life}/{other}")) for other in range(1, size)]
+    try:
+        answer: dict[str, Any] = {"workers": workers([place, *((host, address) for _, host, address in told)])}
+    except AgentError as error:
+        answer = {"error": str(error)}
+    store.set(f"{life}/job", json.dumps({**answer, "asked": [question for question, _, _ in told]}))
+    return answer
+
+
+def _ask(store: Any, place: tuple[str, str], rank: int) -> dict[str, Any]:
+    """What rank 0 says to this one. Raises AgentError after the store's timeout."""
+    life, question = "", secrets.token_hex(8)
+    deadline = time.monotonic() + store.timeout.total_seconds()
+    while time.monotonic() < deadline:
+        if (latest := store.get("life").decode()) != life:
+            life = latest
+            store.set(f"{life}/{rank}", json.dumps([question, *place]))
+        if store.check([f"{life}/job"]):
+            answer = json.loads(store.get(f"{life}/job"))
+            if question in answer["asked"]:
+                return answer
+        time.sleep(_LOOK_SECONDS)
+    raise AgentError(f"rank 0 has not said within {store.timeout.total_seconds():g} s who is in the job")
 
 
 def _address(place: Path) -> str:
