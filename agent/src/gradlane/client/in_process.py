@@ -9,11 +9,13 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gradlane.errors import AgentError
-from gradlane.job import Job
 from gradlane.toml_file import Address
+
+if TYPE_CHECKING:  # it needs numpy, and this is imported with the package
+    from gradlane.job import Job
 
 NAME = "process"
 """In place of a socket's path; with `:FILE` after it, the configuration."""
@@ -54,7 +56,7 @@ def _file_of(place: str | Path) -> Path | None:
     return Path(name) if name else None
 
 
-def start(place: str | Path, job: Job, rank: int) -> Agent:
+def start(place: str | Path, job: "Job", rank: int) -> Agent:
     """The agent of that rank. Raises AgentError, ConfigError, JobError."""
     member = job.member(rank)
     if member.processes > 1:
