@@ -98,13 +98,13 @@ def measure(hosts: Loopback, ranks: int, idle: float, folder: Path) -> Result:
         left = _say(connections, "closed")
     return Result(
         ranks,
-        round(joined - begun, 2),
-        round(processor, 2),
+        round(joined - begun, 4),
+        round(processor, 4),
         before,
         held[0],
         median(held[1:]),
         round(idling, 5),
-        round(left - leaving, 2),
+        round(left - leaving, 4),
     )
 
 

@@ -2,6 +2,7 @@
 """What a process holds of the machine."""
 
 import os
+import time
 from pathlib import Path
 
 
@@ -23,6 +24,5 @@ def descriptors(pid: int) -> int:
 
 
 def processor_time(pid: int) -> float:
-    """Seconds of a core that a process has used."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+    """Seconds of a core that a process has used. /proc has it in steps of 10 ms only."""
+    return time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command `gradlane`. Exit codes: 0, 1 (the agent, a job or a check), 2 (a flag or a file), 130 (interrupted)."""
+"""The command `gradlane`. Exit codes: 0, 1 (the agent, a job or a check), 2 (a flag or a file), 130 (interrupted), 141
+(nobody reads what it prints)."""
 
 import argparse
 import importlib
