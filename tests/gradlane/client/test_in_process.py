@@ -163,7 +163,12 @@ GONE = r"rank 1 \(h1, .*\) is gone: its agent closed the connection"
     [
         ("raise RuntimeError", ENDED),
         ("sys.exit(3)", r"rank 1 .* left the job before it was done"),
-        ("os.kill(os.getpid(), signal.SIGINT); time.sleep(60)", ENDED),
+        # Python's own handler, as it has none where SIGINT is ignored: in a shell's background.
+        (
+            "signal.signal(signal.SIGINT, signal.default_int_handler); os.kill(os.getpid(), signal.SIGINT)\n"
+            "time.sleep(60)",
+            ENDED,
+        ),
         ("time.sleep(0.5); os.kill(os.getpid(), signal.SIGKILL)", GONE),
         ("time.sleep(0.5); os._exit(0)", GONE),
         ("c.all_reduce(numpy.ones(1 << 22), asynchronous=True); raise RuntimeError", ENDED),
