@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line. Exit codes: 0, 1 (the switch or the running controller), 2 (a flag or a file)."""
+"""The command line. Exit codes: 0, 1 (the switch or the running controller), 2 (a flag or a file), 130 (interrupted),
+141 (nobody reads what it prints)."""
 
 import argparse
 import sys

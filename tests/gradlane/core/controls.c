@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Control datagrams, against lists of them: each is sent once, to its receiver, and a batch goes to each receiver that some
  * wait for in turn, however many wait for another one. What waits for a rank that is dropped is not sent. */
-#include <stdio.h>
-#include <stdlib.h>
+#include "many_ranks.h"
 
 #include "base/bits.h"
 #include "job/controls.h"
-#include "tx/tx.h"
 
 enum { RANKS = 40, TURNS = 50000, MOST = 1000, NUMBERS = 1 << 20 };
 
@@ -17,12 +15,6 @@ static uint32_t next[RANKS + 1];                 /* the number of the next one *
 static uint16_t waits[RANKS + 1][NUMBERS];       /* bytes; 0: it has been sent, or dropped */
 static uint32_t oldest[RANKS + 1];
 static unsigned count[RANKS + 1], queue[RANKS + 2], queued;
-
-static void require(bool holds, const char *what) {
-    if (!holds) fprintf(stderr, "%s\n", what), exit(1);
-}
-
-static unsigned draw(unsigned limit) { return (unsigned)rand() % limit; }
 
 static void leave(unsigned at) {
     for (queued--; at < queued; at++) queue[at] = queue[at + 1];
@@ -79,11 +71,8 @@ static void send(void) {
 }
 
 int main(void) {
-    static const upcalls none;
-    const gl_config config = {.job = 1, .workers = RANKS, .slice_bytes = 1432, .window = 64, .rate = 10000000000,
-                              .buffer = 1000000, .memory = 1 << 20};
     srand(1);
-    if (!job_new(&j, &config, &none, NULL) || !tx_new(&x, &j)) return 1;
+    begin(&j, &x, RANKS);
     for (unsigned n = 0; n < TURNS; n++) {
         for (unsigned more = draw(n % 500 < 250 ? 30 : 3); more--;) put(draw(2) ? 7 : 1 + draw(RANKS));
         if (draw(200) == 0) drop(draw(2) ? 7 : 1 + draw(RANKS));

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Which lane sends next, against a model that looks at all of them: lanes get something to send and lose it, are reported on,
  * and send, in a random order. How often lanes are looked at does not depend on how many there are. */
-#include <stdio.h>
-#include <stdlib.h>
+#include "many_ranks.h"
 
 #include "rate/flow.h"
 #include "tx/lanes.h"
@@ -17,12 +16,6 @@ static bool changed[RANKS + 1], busy[RANKS + 1];
 
 uint64_t __real_flow_due(const flow *f);
 uint64_t __wrap_flow_due(const flow *f) { return looks++, __real_flow_due(f); }
-
-static void require(bool holds, const char *what) {
-    if (!holds) fprintf(stderr, "at %llu: %s\n", (unsigned long long)now, what), exit(1);
-}
-
-static unsigned draw(unsigned limit) { return (unsigned)rand() % limit; }
 
 /* At times all lanes have something to send, at times few. */
 static lane *some_lane(void) { return &x.lanes[draw(1000) < 900 ? draw(SOME) * 41 : draw(RANKS + 1)]; }
@@ -81,11 +74,8 @@ static void send(lane *l) {
 }
 
 int main(void) {
-    static const upcalls none;
-    const gl_config config = {.job = 1, .workers = RANKS, .slice_bytes = 1432, .window = 64, .rate = 10000000000,
-                              .buffer = 1000000, .memory = 1 << 20};
     srand(1);
-    if (!job_new(&j, &config, &none, NULL) || !tx_new(&x, &j)) return 1;
+    begin(&j, &x, RANKS);
     unsigned sent = 0, waited = 0, most = 0;
     for (unsigned n = 0; n < TURNS; n++) {
         for (unsigned changes = draw(4); changes--;) change();

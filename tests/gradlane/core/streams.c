@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * How many streams come in, against a count of all of them, while they begin, go on, fall silent and end in a random order;
  * and who has yet to be told its share. */
-#include <stdio.h>
-#include <stdlib.h>
+#include "many_ranks.h"
 
 #include "rate/pacing.h"
 #include "rate/tenant.h"
@@ -11,12 +10,6 @@ enum { RANKS = 60, TURNS = 300000 };
 
 static tenant t = {.rate = 1250, .queue_time = 400, .weight = 1, .ranks = RANKS};
 static uint64_t now = 1000000;
-
-static void require(bool holds, const char *what) {
-    if (!holds) fprintf(stderr, "at %llu: %s\n", (unsigned long long)now, what), exit(1);
-}
-
-static unsigned draw(unsigned limit) { return (unsigned)rand() % limit; }
 
 static unsigned count_all(void) {
     unsigned count = 0;

@@ -24,7 +24,7 @@ from gradlane.client import agent_socket, in_process, training
 from gradlane.client.connection import Connection
 from gradlane.errors import AgentError
 
-_LOOK_SECONDS = 0.02
+_LOOK_SECONDS = 0.02, 0.5  # the first pause between two looks at the store, and the longest: it serves all ranks
 
 
 def join(store: Any, rank: int, size: int) -> Connection:
@@ -83,6 +83,7 @@ def _ask(store: Any, place: tuple[str, str], rank: int) -> dict[str, Any]:
     """What rank 0 says to this one. Raises AgentError after the store's timeout."""
     life, question = "", secrets.token_hex(8)
     deadline = time.monotonic() + store.timeout.total_seconds()
+    pause, longest = _LOOK_SECONDS
     while time.monotonic() < deadline:
         if (latest := store.get("life").decode()) != life:
             life = latest
@@ -91,7 +92,8 @@ def _ask(store: Any, place: tuple[str, str], rank: int) -> dict[str, Any]:
             answer = json.loads(store.get(f"{life}/job"))
             if question in answer["asked"]:
                 return answer
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(pause)
+        pause = min(1.5 * pause, longest)
     raise AgentError(f"rank 0 has not said within {store.timeout.total_seconds():g} s who is in the job")
 
 

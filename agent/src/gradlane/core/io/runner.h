@@ -45,8 +45,8 @@ int gl_runner_add(gl_runner *runner, gl_engine *engine, int socket, const struct
                   gl_drain *drain, void *context);
 /* From now on `drain` takes the engine's events; NULL: they stay in it. */
 void gl_runner_deliver(gl_runner *runner, const gl_engine *engine, gl_drain *drain, void *context);
-/* From now on, until the engine is removed, the beats are sent every GL_BEAT_US. They are copied; -1 if memory is out, or they are
- * too long. */
+/* From now on, until the engine is removed, the beats are sent every GL_BEAT_US. They are copied; -1 if memory is out, or
+ * they are too long. */
 int gl_runner_beat(gl_runner *runner, const gl_engine *engine, const gl_beats *beats);
 /* After this returns the engine is the caller's again. */
 void gl_runner_remove(gl_runner *runner, gl_engine *engine);
