@@ -202,3 +202,5 @@ def test_an_agent_that_dies_amid_a_collective_ends_the_waits(tmp_path: Path) -> 
         assert "the agent of this host is gone" in errors[0]
         with pytest.raises(AgentError, match=f"rank 0 .h0, {NETWORK}.11.*is gone"):
             ranks[1].barrier()
+        # None of the ranks is closed.
+        until(lambda: "gradlane-completions" not in {thread.name for thread in threading.enumerate()})

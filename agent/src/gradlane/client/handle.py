@@ -61,7 +61,7 @@ class Completions:
         # Of operations that nobody waits for any more: their slots, and the arrays that the agent may still work on.
         self.abandoned: deque[tuple[int, tuple[Any, ...]]] = deque()
         self._thread: threading.Thread | None = None
-        self._closing = False
+        self._failed = self._closing = False
 
     def submit(self, command: Any, arrays: tuple[Any, ...], ranks: Sequence[int]) -> "Handle":
         """Puts a gl_command into the ring; `arrays` live until it is done. `ranks`: who takes part. Raises
@@ -85,6 +85,7 @@ class Completions:
 
     def fail(self) -> None:
         """The agent is gone, or the job over: what is in flight fails, and so does all that comes later."""
+        self._failed = True
         lib.gl_client_fail(self.client)
 
     def watch(self, handle: "Handle") -> None:
@@ -102,6 +103,9 @@ class Completions:
             with self.lock:
                 done = [handle for handle in self._watched if handle.done()]
                 self._watched.difference_update(done)
+                if self._failed and not done and not self._watched:  # nobody may ever close it
+                    self._thread = None
+                    return
             for handle in done:
                 handle.call()
             if not done:
@@ -110,8 +114,9 @@ class Completions:
     def close(self) -> None:
         """Ends the thread, when the callbacks of what is done have run. The client must have failed or be idle."""
         self._closing = True
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
 
 
 class Handle:

@@ -20,17 +20,17 @@ class Tensor:
     """A tensor that all processes of the job reduce, again and again, under one name.
 
     `contribution` is for what this process has; the reduced values come to `result`, which may be the same memory. Both
-    are 1-D arrays in shared memory; bfloat16 has its bits as uint16. From `submit` until the handle is done both belong
-    to the agent, which may also change the contribution; the result stays until the next `submit`.
+    are 1-D arrays in shared memory, `memory`; bfloat16 has its bits as uint16. From `submit` until the handle is done
+    both belong to the agent, which may also change the contribution; the result stays until the next `submit`.
     """
 
     def __init__(self, link: Link, name: str, count: int, dtype: str, answer: messages.Message, fd: int) -> None:
         """`answer`, `fd`: what the agent has answered to the registration."""
-        mapped = memory.Memory(fd, int(answer["bytes"]))
         self.name = name
         self.dtype = dtype
-        self.contribution = mapped.array(elements.NUMPY[dtype], count, int(answer["contribution"]))
-        self.result = mapped.array(elements.NUMPY[dtype], count, int(answer["result"]))
+        self.memory = memory.Memory(fd, int(answer["bytes"]))
+        self.contribution = self.memory.array(elements.NUMPY[dtype], count, int(answer["contribution"]))
+        self.result = self.memory.array(elements.NUMPY[dtype], count, int(answer["result"]))
         self._link = link
         self._last: Handle | None = None
         self._command = ffi.new("gl_command *", {"kind": lib.GL_COMMAND_TENSOR, "target": int(answer["tensor"])})

@@ -53,9 +53,7 @@ class Bucket:
         self._tensor = connection.tensor(name, self.ends[-1] + self._says_if_finite, wire, spans)
         self._contribution = as_tensor(self._tensor.contribution, wire)
         self._result = as_tensor(self._tensor.result, wire)
-        self._unpin = (
-            [pin(memory) for memory in (self._contribution, self._result)] if self.device.type == "cuda" else []
-        )
+        self._unpin = pin(self._tensor.memory) if self.device.type == "cuda" else None
 
     def start(self, gradients: Sequence[torch.Tensor | None]) -> Operation:
         """Takes over the gradients, one per parameter or all in one flat tensor, and starts their mean.
@@ -126,6 +124,6 @@ class Bucket:
 
     def close(self) -> None:
         """Gives the shared memory back; nothing may be in flight."""
-        for unpin in self._unpin:
-            unpin()
+        if self._unpin is not None:
+            self._unpin()
         self._tensor.close()

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from gradlane.client.handle import Operation
+from gradlane.ipc.memory import Memory
 
 
 class Deferred:
@@ -81,9 +82,11 @@ class Staging:
         self._waiter.shutdown()
 
 
-def pin(memory: torch.Tensor) -> Callable[[], None]:
-    """Locks shared memory for the accelerator's copy engine; returns what unlocks it. Raises RuntimeError (CUDA)."""
+def pin(memory: Memory) -> Callable[[], None]:
+    """Locks shared memory for the accelerator's copy engine; returns what unlocks it. Raises RuntimeError (CUDA).
+
+    All of a mapping at once: CUDA locks whole pages, and none twice.
+    """
     runtime: Any = torch.cuda.cudart()
-    address, size = memory.data_ptr(), memory.numel() * memory.element_size()
-    torch.cuda.check_error(int(runtime.cudaHostRegister(address, size, 0)))
-    return lambda: torch.cuda.check_error(int(runtime.cudaHostUnregister(address)))
+    torch.cuda.check_error(int(runtime.cudaHostRegister(memory.address, memory.nbytes, 0)))
+    return lambda: torch.cuda.check_error(int(runtime.cudaHostUnregister(memory.address)))
