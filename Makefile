@@ -115,6 +115,10 @@ bench-fairness: $(VENV)/.ready ## Who gets how much of a port: two jobs, and a j
 bench-overlap: $(VENV)/.ready ## Training without the barrier against DDP, on a slow network (root)
 	$(BIN)/python -m bench.agent.overlap
 
+.PHONY: bench-gpu
+bench-gpu: $(VENV)/.ready ## A transformer on one GPU that all ranks share: DDP with Gloo, the hook, the backend, overlap() (root)
+	$(BIN)/python -m bench.agent.gpu
+
 .PHONY: bench-training
 bench-training: $(VENV)/.ready ## Every scenario and arm with 3 seeds -> out/bench/training.json (root; takes long; TRAINING="--scenarios incast")
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.scenarios $(TRAINING)

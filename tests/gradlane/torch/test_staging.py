@@ -3,7 +3,6 @@
 
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,9 +10,6 @@ import torch
 
 from gradlane.errors import AgentError
 from gradlane.torch.staging import Staging
-from tests.gradlane.torch import worker_staging
-from tests.gradlane.torch.ranks import job_file, run
-from tests.support.agents import Agent
 
 
 class Exchange:
@@ -82,8 +78,3 @@ def test_a_result_is_in_the_device_tensor_when_it_is_told() -> None:
     staging.deliver(torch.ones(3), target, lambda: seen.append(target.clone()))
     staging.close()
     assert torch.equal(seen[0], torch.ones(3))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_models_on_a_gpu_train_as_on_the_cpu(agents: list[Agent], tmp_path: Path) -> None:
-    run(worker_staging.on_gpu, agents[:2], job_file(tmp_path / "job.toml", agents[:2]))

@@ -33,9 +33,9 @@ class Block(nn.Module):
         return x + self.outer(torch.relu(self.inner(self.norm(x))))
 
 
-def network() -> nn.Sequential:
+def network(device: str | torch.device = "cpu") -> nn.Sequential:
     torch.manual_seed(1)
-    return nn.Sequential(nn.Linear(10, 24), Block(), nn.BatchNorm1d(24), Block(), nn.Linear(24, 3))
+    return nn.Sequential(nn.Linear(10, 24), Block(), nn.BatchNorm1d(24), Block(), nn.Linear(24, 3)).to(device)
 
 
 def batch(rank: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -43,7 +43,8 @@ def batch(rank: int, step: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(8, 10, generator=generator), torch.randint(0, 3, (8,), generator=generator)
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, rank: int, device: str | torch.device = "cpu") -> None:
+def train(model: nn.Module, optimizer: torch.optim.Optimizer, rank: int) -> None:
+    device = next(model.parameters()).device
     for step in range(STEPS):
         inputs, targets = (tensor.to(device) for tensor in batch(rank, step))
         optimizer.zero_grad()
@@ -56,15 +57,15 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
 
-def ddp(rank: int, **options: Any) -> list[torch.Tensor]:
-    model = network()
+def ddp(rank: int, device: str = "cpu", **options: Any) -> list[torch.Tensor]:
+    model = network(device)
     parallel = DistributedDataParallel(model, bucket_cap_mb=0.004, **options)
     train(parallel, sgd(model), rank)
     return [*model.parameters(), *model.buffers()]
 
 
-def hooked(rank: int, session: gradlane.torch.Session, **options: Any) -> list[torch.Tensor]:
-    model = network()
+def hooked(rank: int, session: gradlane.torch.Session, device: str = "cpu", **options: Any) -> list[torch.Tensor]:
+    model = network(device)
     session.watch(model)
     parallel = DistributedDataParallel(model, bucket_cap_mb=0.004, **options)
     parallel.register_comm_hook(session, gradlane.torch.allreduce_hook)
@@ -72,18 +73,18 @@ def hooked(rank: int, session: gradlane.torch.Session, **options: Any) -> list[t
     return [*model.parameters(), *model.buffers()]
 
 
-def fsdp(rank: int, **options: Any) -> list[torch.Tensor]:
+def fsdp(rank: int, device: str = "cpu", **options: Any) -> list[torch.Tensor]:
     model = FullyShardedDataParallel(
-        network(), auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=torch.device("cpu"), **options
+        network(device), auto_wrap_policy=ModuleWrapPolicy({Block}), device_id=torch.device(device), **options
     )
     train(model, sgd(model), rank)
     with FullyShardedDataParallel.summon_full_params(model):
         return [parameter.detach().clone() for parameter in model.parameters()]
 
 
-def sharded(rank: int) -> list[torch.Tensor]:
-    model = network()
-    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+def sharded(rank: int, device: str = "cpu") -> list[torch.Tensor]:
+    model = network(device)
+    mesh = init_device_mesh(torch.device(device).type, (dist.get_world_size(),))
     for module in model:
         if isinstance(module, Block):
             fully_shard(module, mesh=mesh)

@@ -53,7 +53,8 @@ class Bucket:
         self._tensor = connection.tensor(name, self.ends[-1] + self._says_if_finite, wire, spans)
         self._contribution = as_tensor(self._tensor.contribution, wire)
         self._result = as_tensor(self._tensor.result, wire)
-        self._unpin = pin(self._tensor.memory) if self.device.type == "cuda" else None
+        if self.device.type == "cuda":
+            pin(self._tensor.memory, self)
 
     def start(self, gradients: Sequence[torch.Tensor | None]) -> Operation:
         """Takes over the gradients, one per parameter or all in one flat tensor, and starts their mean.
@@ -124,6 +125,4 @@ class Bucket:
 
     def close(self) -> None:
         """Gives the shared memory back; nothing may be in flight."""
-        if self._unpin is not None:
-            self._unpin()
         self._tensor.close()

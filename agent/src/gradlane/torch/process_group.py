@@ -17,12 +17,13 @@ from torch._C import _distributed_c10d as c10d
 
 from gradlane.client.connection import Connection
 from gradlane.torch.collectives import Collectives, Started
-from gradlane.torch.work import Work
+from gradlane.torch.work import Work, untraced
 
 # torch numbers the messages of send and recv as the caller likes; those within collectives keep away from them.
 _GATHER, _SCATTER, _ALL_TO_ALL = 0x7FFFFFF0, 0x7FFFFFF1, 0x7FFFFFF2
 
 
+@untraced
 class ProcessGroup(dist.ProcessGroup):
     """A group of the job's processes. Tensors of accelerators are copied to the host and back.
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies between an accelerator and the shared memory of the agent, which the network reads and writes."""
 
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -82,11 +83,16 @@ class Staging:
         self._waiter.shutdown()
 
 
-def pin(memory: Memory) -> Callable[[], None]:
-    """Locks shared memory for the accelerator's copy engine; returns what unlocks it. Raises RuntimeError (CUDA).
+def pin(memory: Memory, user: object) -> None:
+    """Locks shared memory for the accelerator's copy engine while its user lives. Raises RuntimeError (CUDA).
 
-    All of a mapping at once: CUDA locks whole pages, and none twice.
+    All of a mapping at once: CUDA locks whole pages, and none twice. What was unmapped while it was locked would be in
+    the way of what is mapped there next.
     """
     runtime: Any = torch.cuda.cudart()
     torch.cuda.check_error(int(runtime.cudaHostRegister(memory.address, memory.nbytes, 0)))
-    return lambda: torch.cuda.check_error(int(runtime.cudaHostUnregister(memory.address)))
+
+    def unpin() -> None:  # keeps the mapping until then
+        torch.cuda.check_error(int(runtime.cudaHostUnregister(memory.address)))
+
+    weakref.finalize(user, unpin).atexit = False

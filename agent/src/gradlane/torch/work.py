@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a collective of torch.distributed gives back."""
 
+import inspect
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch._C import _distributed_c10d as c10d
@@ -14,10 +15,24 @@ from gradlane.client.handle import Operation
 NO_TIMEOUT = timedelta(0)  # what C++ says when it has none
 
 
+_Class = TypeVar("_Class")
+
+
+def untraced(kind: type[_Class]) -> type[_Class]:
+    """A class whose methods torch.compile leaves alone: within a compiled model's forward pass C++ calls them, and what
+    they do is no computation."""
+    for name, method in list(vars(kind).items()):
+        if inspect.isfunction(method):
+            setattr(kind, name, torch.compiler.disable(method))
+    return kind
+
+
+@untraced
 class Work(c10d.Work):
     """One or more operations in flight; `finish` brings the results to their tensors when all are over.
 
-    The first thread does it, that which waits or the client's.
+    The first thread does it, that which waits or the client's. On an accelerator it does so after what the caller's
+    stream had queued before the collective, and is over when all streams may use the results.
     """
 
     def __init__(
@@ -36,7 +51,10 @@ class Work(c10d.Work):
         self._left = len(operations)
         self._error: Exception | None = None
         self._finished = False
-        self._future: torch.futures.Future[Any] = torch.futures.Future(devices=_accelerators(tensors))
+        accelerators = list({tensor.device for tensor in tensors if tensor.device.type != "cpu"})
+        self._before = [(device, _stream(device).record_event()) for device in accelerators]
+        devices: list[int | str | torch.device] = list(accelerators)
+        self._future: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
         for operation in operations:
             operation.add_done_callback(self._over)
         if not operations:
@@ -90,10 +108,15 @@ class Work(c10d.Work):
         with self._lock:
             if self._finished:
                 return
+            for device, before in self._before:
+                _stream(device).wait_event(before)
             self._finish()
+            for device, _ in self._before:
+                _stream(device).synchronize()
             self._finished = True
         self._future.set_result(self._tensors)
 
 
-def _accelerators(tensors: Sequence[torch.Tensor]) -> list[int | str | torch.device]:
-    return list({tensor.device for tensor in tensors if tensor.device.type != "cpu"})
+def _stream(device: torch.device) -> Any:
+    """The current one of this thread."""
+    return torch.get_device_module(device).current_stream(device)
