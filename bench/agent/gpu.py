@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 
 import torch
 
@@ -39,7 +39,8 @@ _UNLIMITED = (100_000_000_000, 16_000_000)  # bit/s and bytes
 
 @dataclass(frozen=True)
 class Result:
-    """One method: medians over `repeats` of a step's seconds, of the slowest rank; `loss` after the last step."""
+    """One method: medians over `repeats` of a step's seconds, of the slowest rank, and of the mean loss after the last
+    step."""
 
     method: str
     repeats: int
@@ -70,7 +71,8 @@ def measure(options: argparse.Namespace) -> list[Result]:
         for _ in range(options.repeats):
             for method, runs in found.items():
                 answers = ask_all(workers, {"method": method, **shape})
-                runs.append(max((answer["step"], answer["loss"]) for answer in answers))
+                steps, losses = zip(*((answer["step"], answer["loss"]) for answer in answers), strict=True)
+                runs.append((max(steps), mean(losses)))
     results: list[Result] = []
     for method, runs in found.items():
         steps, losses = zip(*runs, strict=True)

@@ -87,7 +87,7 @@ def main() -> None:
     size, address, own, job, rank, socket = int(sys.argv[1]), *sys.argv[2:5], int(sys.argv[5]), sys.argv[6]
     os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "GRADLANE_JOB": own, "GRADLANE_SOCKET": socket}
     dist.init_process_group("gloo", init_method=f"tcp://{address}:{_PORT}", rank=rank, world_size=size)
-    group = dist.new_group(backend="gradlane")
+    group: Any = dist.new_group(backend="gradlane")
     serve(lambda request: _measure(group, rank, job, socket, request))
     dist.destroy_process_group(group)
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Two hosts as the daemon runs them, in one process under ThreadSanitizer: a runner's thread each, processes that command
- * through their channels and wait, and threads that look on, add jobs and take them away meanwhile. */
+ * Two hosts as the daemon runs them, in one process under ThreadSanitizer: a runner's thread each, and one that reads aside
+ * for host 0, processes that command through their channels and wait, and threads that look on, add jobs and sockets and take
+ * them away meanwhile. */
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +15,7 @@
 #include "exchange/exchange.h"
 #include "io/clock.h"
 
-enum { HOSTS = 2, JOBS = 2, ELEMENTS = 3000, STEPS = 60 };
+enum { HOSTS = 2, JOBS = 2, ELEMENTS = 400000, SLICE = 40000, STEPS = 60 };
 
 typedef struct {
     gl_engine *engine;
@@ -49,9 +50,9 @@ static void join(int job, int host) {
     member *m = &members[job][host];
     gl_runner *r = runners[host];
     const gl_config config = {
-        .job = (uint16_t)(1 + job), .rank = (uint16_t)host, .workers = HOSTS, .slice_bytes = 1024, .token = 7, .window = 64,
-        .rate = 1000000000, .buffer = 64000, .port = ports[host], .memory = 1 << 20, .trace_every = 2};
-    const gl_exchange_config local = {.host = (uint16_t)host, .hosts = HOSTS, .processes = 1, .slice_bytes = 1024};
+        .job = (uint16_t)(1 + job), .rank = (uint16_t)host, .workers = HOSTS, .slice_bytes = SLICE, .token = 7, .window = 64,
+        .rate = 10000000000, .buffer = 1 << 20, .port = ports[host], .memory = 1 << 20, .trace_every = 2};
+    const gl_exchange_config local = {.host = (uint16_t)host, .hosts = HOSTS, .processes = 1, .slice_bytes = SLICE};
     int kick[2];
     require(!pipe(kick), "pipe");
     m->memory = aligned_alloc(4096, (gl_channel_bytes() + 4095) / 4096 * 4096);
@@ -64,7 +65,7 @@ static void join(int job, int host) {
     require(m->engine && !gl_runner_add(r, m->engine, sockets[host], addresses, HOSTS, NULL, NULL), "engine");
     m->exchange = gl_exchange_new(r, m->engine, &local, m->notify);
     const gl_partition all = {.elements = ELEMENTS, .algorithm = GL_DIRECT};
-    const uint16_t layers[ELEMENTS * 4 / 1024 + 1] = {0};
+    const uint16_t layers[ELEMENTS * 4 / SLICE + 1] = {0};
     uint8_t *const contributions[] = {(uint8_t *)m->values};
     const gl_tensor tensor = {.element_type = GL_TYPE_FLOAT32, .reduction = 3, .elements = ELEMENTS,
                               .contributions = contributions, .result = (uint8_t *)m->values, .partition_count = 1,
@@ -138,6 +139,10 @@ static void *look_on(void *context) {
         require(!gl_exchange_failure(m->exchange)->kind, "an exchange has failed");
         gl_runner_unlock(runners[host]);
         gl_runner_wake(runners[host]);
+        const int other = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* as of a multicast group */
+        require(!gl_runner_socket(runners[host], other), "another socket");
+        gl_runner_unwatch(runners[host], other);
+        close(other);
         usleep(500);
     }
     return NULL;
@@ -149,6 +154,7 @@ int main(void) {
     for (int host = 0; host < HOSTS; host++) {
         ports[host] = gl_port_new(1 << 20), runners[host] = gl_runner_new();
         require(!gl_runner_socket(runners[host], sockets[host]), "socket");
+        require(host || !gl_runner_read_aside(runners[host]), "a second thread");
         pthread_create(&loops[host], NULL, serve, runners[host]);
         join(0, host);
     }
@@ -167,6 +173,9 @@ int main(void) {
     for (int host = 0; host < HOSTS; host++) pthread_join(watchers[host], NULL), pthread_join(listeners[host], NULL);
     for (int host = 0; host < HOSTS; host++) leave(0, host);
     for (int host = 0; host < HOSTS; host++) {
+        gl_runner_counts counts;
+        gl_runner_statistics(runners[host], &counts);
+        require(host ? !counts.received_aside : counts.received_aside > 0, "read aside");
         gl_runner_stop(runners[host]);
         pthread_join(loops[host], NULL);
         gl_runner_free(runners[host]), gl_port_free(ports[host]), close(sockets[host]);

@@ -3,6 +3,7 @@
 
 import grp
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -27,6 +28,7 @@ mode = "0600"
 [scheduling]
 nice = 0
 realtime = false
+threads = 2
 [log]
 level = "debug"
 format = "json"
@@ -50,12 +52,20 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         mode=0o600,
         nice=0,
         realtime=False,
+        threads=2,
         log=Log("debug", "json", tmp_path / "agent.log"),
         metrics=Endpoint("::1", 9561),
         memory=512 << 20,
         shared=3 << 30,
         jobs=4,
     )
+
+
+@pytest.mark.parametrize(("cores", "threads"), [(3, 1), (4, 2)])
+def test_a_second_thread_where_cores_are_not_few(cores: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    assert AgentConfig((ip_address("10.0.1.2"),)).threads == threads
+    assert config.parse('address = "10.0.1.2"', "agent.toml").threads == threads
 
 
 def test_the_address_alone_is_enough() -> None:
@@ -79,6 +89,7 @@ def test_the_address_alone_is_enough() -> None:
         ('mode = "0777"', "mode: is '0777'; it must be a socket's permissions in octal, from '0600' to '0666'"),
         ('mode = "rw"', "mode: is 'rw'; it must be a socket's permissions"),
         ("[scheduling]\nnice = 20", "agent.toml:2: scheduling.nice: is 20; it must be an integer from -20 to 19"),
+        ("[scheduling]\nthreads = 3", "scheduling.threads: is 3; it must be an integer from 1 to 2"),
         ('[scheduling]\nrealtime = "yes"', "scheduling.realtime: is 'yes'; it must be true or false"),
         ('[log]\nlevel = "loud"', "log.level: is 'loud'; it must be one of 'debug', 'info', 'warning', 'error'"),
         ('[log]\nfile = "/no/such/folder/x.log"', "there is no folder /no/such/folder"),

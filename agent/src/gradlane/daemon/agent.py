@@ -71,7 +71,8 @@ class Agent:
                 stack.callback(self._listeners[address].close)
                 self._probers[address] = Prober(address)
                 stack.callback(self._probers[address].close)
-            self._transport = transport = Transport(self.config.addresses, self._fail_all, self.config.realtime)
+            realtime, threads = self.config.realtime, self.config.threads
+            self._transport = transport = Transport(self.config.addresses, self._fail_all, realtime, threads)
             stack.callback(transport.close)
             loop.add_reader(transport.notify, transport.dispatch)
             stack.callback(loop.remove_reader, transport.notify)

@@ -17,6 +17,7 @@ from gradlane.units import parse_size
 
 DEFAULT_FILE = Path("/etc/gradlane/agent.toml")
 MAX_JOBS = 256
+_CORES_FOR_TWO = 4
 
 
 class ConfigError(FileError):
@@ -55,6 +56,11 @@ class Endpoint:
 HALF_OF_HOST = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
+def _threads() -> int:
+    """Where cores are few, a second thread would only take them from training."""
+    return 2 if len(os.sched_getaffinity(0)) >= _CORES_FOR_TWO else 1
+
+
 @dataclass(frozen=True)
 class AgentConfig:
     """The agent's configuration.
@@ -70,6 +76,7 @@ class AgentConfig:
     mode: int = 0o660
     nice: int = -10
     realtime: bool = True
+    threads: int = field(default_factory=_threads)
     log: Log = field(default_factory=Log)
     metrics: Endpoint | None = None
     tls: Tls | None = None
@@ -135,6 +142,7 @@ def parse(text: str, file_name: str) -> AgentConfig:
         mode=_mode(root),
         nice=scheduling.integer("nice", -20, 19, -10),
         realtime=scheduling.boolean("realtime", True),
+        threads=scheduling.integer("threads", 1, 2, _threads()),
         log=_log(root.table("log")),
         metrics=_metrics(root.table("metrics")),
         tls=_tls(root.table("tls")) if root.has("tls") else None,

@@ -97,6 +97,7 @@ REFUSED = {
 # Of the agent as a whole.
 TRANSPORT = {
     "received": "Datagrams received",
+    "received_aside": "Of the datagrams received, those that the second thread has read",
     "sent": "Datagrams sent",
     "foreign": "Datagrams received that belong to no job of this agent",
     "unsegmented": "Batches sent datagram by datagram, as the kernel could not segment them",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The C core on this host's sockets, in one thread for all jobs (the GIL is released while it runs)."""
+"""The C core on this host's sockets, in one thread for all jobs, or two (the GIL is released while they run)."""
 
 import contextlib
 import logging
@@ -28,10 +28,13 @@ class Transport:
     refused, and what that costs; each is logged once.
     """
 
-    def __init__(self, addresses: Iterable[Address], failed: Callable[[str], None], realtime: bool = True) -> None:
+    def __init__(
+        self, addresses: Iterable[Address], failed: Callable[[str], None], realtime: bool = True, threads: int = 1
+    ) -> None:
         """Binds a socket on each address and starts the thread. Raises AgentError.
 
-        `failed` is called by `dispatch` if the thread has ended, which is the end of every job.
+        `failed` is called by `dispatch` if the thread has ended, which is the end of every job. `threads`: 2, if
+        another one is to read the sockets while much comes.
         """
         self.fallbacks: list[str] = []
         self._failed = failed
@@ -53,19 +56,23 @@ class Transport:
             self._free()
             raise AgentError("out of memory or file descriptors while starting the transport")
         started = threading.Event()
-        self._thread = threading.Thread(target=self._run, args=(realtime, started), name="gradlane-io", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(realtime, threads, started), name="gradlane-io", daemon=True
+        )
         self._thread.start()
         started.wait()
         for fallback in dict.fromkeys(self.fallbacks):
             log.warning("%s", fallback)
 
-    def _run(self, realtime: bool, started: threading.Event) -> None:
+    def _run(self, realtime: bool, threads: int, started: threading.Event) -> None:
         # As the kernel's TCP does, this thread goes before the training that waits for it.
         try:
             if realtime:
                 os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(_REALTIME_PRIORITY))
         except PermissionError:
             self.fallbacks.append("no real-time priority (CAP_SYS_NICE): a busy host makes the transport's pace uneven")
+        if threads > 1 and lib.gl_runner_read_aside(self.runner):  # with this thread's priority
+            self.fallbacks.append("no second thread of transport (out of memory or threads): it is slower")
         started.set()
         code = lib.gl_runner_run(self.runner)
         if code:

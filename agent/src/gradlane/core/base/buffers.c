@@ -30,7 +30,7 @@ void buffers_leave(buffers *b) {
 }
 
 static uint8_t *take(buffers *b, uint32_t number) {
-    b->unused = b->next[number - 1];
+    __atomic_store_n(&b->unused, b->next[number - 1], __ATOMIC_RELAXED);
     b->holds[number - 1] = 1;
     return b->memory + (size_t)(number - 1) * BUFFER_BYTES;
 }
@@ -41,7 +41,8 @@ static void collect(buffers *b) {
     if (!first) return;
     uint32_t *last = &b->next[first - 1];
     while (*last) last = &b->next[*last - 1];
-    *last = b->unused, b->unused = first;
+    *last = b->unused;
+    __atomic_store_n(&b->unused, first, __ATOMIC_RELAXED);
 }
 
 uint8_t *buffer_take(buffers *b) {
@@ -52,7 +53,7 @@ uint8_t *buffer_take(buffers *b) {
 uint8_t *buffer_exchange(buffers *b, uint8_t *taken) {
     if (__atomic_load_n(buffer_holds(b, taken), __ATOMIC_ACQUIRE) == 1) return taken;
     uint8_t *other = buffer_take(b);
-    if (other) buffer_release(b, taken);
+    buffer_release(b, taken);
     return other;
 }
 

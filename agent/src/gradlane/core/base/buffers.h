@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers that datagrams are received into. What is in one may be used where it lies as long as somebody holds it. A thread
- * takes them; any may hold and release.
+ * Buffers that datagrams are received into. What is in one may be used where it lies as long as somebody holds it. One thread
+ * at a time takes them; any may hold and release.
  */
 #ifndef GRADLANE_BUFFERS_H
 #define GRADLANE_BUFFERS_H
@@ -29,9 +29,9 @@ void buffers_leave(buffers *b); /* one less, who holds none any more; after the 
 uint8_t *buffer_take(buffers *b);
 /* Whether there is another one to take. Only who takes makes it untrue. */
 static inline bool buffers_spare(const buffers *b) {
-    return b->unused || __atomic_load_n(&b->released, __ATOMIC_RELAXED);
+    return __atomic_load_n(&b->unused, __ATOMIC_RELAXED) || __atomic_load_n(&b->released, __ATOMIC_RELAXED);
 }
-/* Who has taken it gets it back if nobody else holds it, or another one, if there is one to spare. */
+/* Who has taken it gets it back if nobody else holds it; otherwise another one instead, or NULL, if all are held. */
 uint8_t *buffer_exchange(buffers *b, uint8_t *taken);
 void buffer_release(buffers *b, const void *within);
 

@@ -100,13 +100,14 @@ void send_batch(outlet *out, const gl_batch *b) {
     }
 }
 
-bool inlet_new(inlet *in) {
-    if (!(in->buffers = buffers_new(BUFFERS))) return false;
-    for (int i = 0; i < RECEIVE_BATCH; i++) in->taken[i] = buffer_take(in->buffers);
-    return true;
-}
+bool inlet_new(inlet *in) { return (in->buffers = buffers_new(BUFFERS)) && inlet_refill(in); }
 
 void inlet_free(inlet *in) { buffers_leave(in->buffers); }
+
+bool inlet_refill(inlet *in) {
+    while (in->count < RECEIVE_BATCH && (in->taken[in->count] = buffer_take(in->buffers))) in->count++;
+    return in->count > 0;
+}
 
 static void take_message(const struct mmsghdr *message, take_train *take, void *context, uint64_t now) {
     uint32_t segment = message->msg_len;
@@ -127,21 +128,24 @@ static void take_message(const struct mmsghdr *message, take_train *take, void *
     take(context, header->msg_iov->iov_base, message->msg_len, segment, congested, message->msg_len >= HELD_LEAST, now);
 }
 
-bool receive_batch(int fd, inlet *in, take_train *take, void *context) {
+int receive_batch(int fd, inlet *in, take_train *take, void *context) {
     struct mmsghdr messages[RECEIVE_BATCH];
     struct iovec iov[RECEIVE_BATCH];
     _Alignas(struct cmsghdr) char control[RECEIVE_BATCH][CMSG_SPACE(sizeof(int)) * 2];
-    for (int i = 0; i < RECEIVE_BATCH; i++) {
+    for (int i = 0; i < in->count; i++) {
         iov[i] = (struct iovec){in->taken[i], BUFFER_BYTES};
         messages[i].msg_hdr = (struct msghdr){.msg_iov = &iov[i], .msg_iovlen = 1, .msg_control = control[i],
                                               .msg_controllen = sizeof control[i]};
     }
-    const int n = recvmmsg(fd, messages, RECEIVE_BATCH, MSG_DONTWAIT, NULL);
-    if (n <= 0) return false; /* nothing there, or an ICMP error that concerns a datagram already gone */
+    const int n = recvmmsg(fd, messages, (unsigned)in->count, MSG_DONTWAIT, NULL);
+    if (n <= 0) return 0; /* nothing there, or an ICMP error that concerns a datagram already gone */
     const uint64_t now = gl_now();
-    for (int i = 0; i < n; i++) {
-        take_message(&messages[i], take, context, now);
-        in->taken[i] = buffer_exchange(in->buffers, in->taken[i]);
+    int kept = 0;
+    for (int i = 0; i < in->count; i++) {
+        if (i < n) take_message(&messages[i], take, context, now);
+        uint8_t *next = i < n ? buffer_exchange(in->buffers, in->taken[i]) : in->taken[i];
+        if (next) in->taken[kept++] = next;
     }
-    return n == RECEIVE_BATCH;
+    in->count = kept;
+    return n;
 }

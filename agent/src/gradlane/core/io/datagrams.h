@@ -31,16 +31,19 @@ void send_batch(outlet *out, const gl_batch *batch);
 typedef struct {
     buffers *buffers;
     uint8_t *taken[RECEIVE_BATCH];
+    int count; /* of those */
 } inlet;
 
 /* False: memory is out; inlet_free is called in any case. */
 bool inlet_new(inlet *in);
 void inlet_free(inlet *in);
+/* Takes what it lacks, as far as there is some. False: it has none. */
+bool inlet_refill(inlet *in);
 
 /* Datagrams of `segment` bytes each but the last, as receive_train has them (engine/receiving.h). */
 typedef void take_train(void *context, const uint8_t *datagrams, uint32_t bytes, uint32_t segment, bool congested, bool held,
                         uint64_t now);
-/* Hands what a socket holds to `take`. Returns whether there may be more. */
-bool receive_batch(int fd, inlet *in, take_train *take, void *context);
+/* Hands what a socket holds to `take`. Returns how often; if it is RECEIVE_BATCH, there may be more. */
+int receive_batch(int fd, inlet *in, take_train *take, void *context);
 
 #endif

@@ -20,11 +20,14 @@
 #include "io/clock.h"
 #include "engine/receiving.h"
 #include "io/datagrams.h"
+#include "io/reader.h"
 
 enum { ROUNDS = 4, READY_MAX = 16 };
+/* Bytes that were there at once, and more behind them: to read them takes longer than to wake the second thread. */
+enum { MUCH = 128 << 10 };
 
 /* Sets of descriptors (epoll), and their places in what the loop polls. While it sleeps, an epoll set holds no file open:
- * what is taken out of it and closed is closed. */
+ * what is taken out of it and closed is closed. Events of sockets have the descriptor, others the place of the source. */
 enum { WATCHED, SOCKETS, SETS };
 
 /* `ready` is NULL for a UDP socket. fd < 0: taken away, the place is free. */
@@ -54,6 +57,8 @@ struct gl_runner {
     served *served;
     unsigned served_count;
     inlet in;
+    reader *reader; /* NULL: the loop reads all */
+    uint64_t bytes; /* received */
     gl_batch *batch;
     gl_runner_counts counts;
 };
@@ -95,8 +100,11 @@ gl_runner *gl_runner_new(void) {
     return r;
 }
 
+int gl_runner_read_aside(gl_runner *r) { return (r->reader = reader_new(r->sets[SOCKETS], r->in.buffers)) ? 0 : -1; }
+
 void gl_runner_free(gl_runner *r) {
     if (!r) return;
+    reader_free(r->reader);
     for (unsigned i = 0; i < r->served_count; i++) free(r->served[i].out.peers), free(r->served[i].beats.to);
     for (int i = 0; i < SETS; i++)
         if (r->sets[i] >= 0) close(r->sets[i]);
@@ -132,7 +140,11 @@ int gl_runner_watch(gl_runner *r, int fd, gl_ready *ready, void *context) {
     source *table = with_place(r->sources, &r->source_count, sizeof *table, at);
     int failed = -1;
     if (table) {
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = at};
+        struct epoll_event event = {.events = EPOLLIN};
+        if (ready)
+            event.data.u32 = at;
+        else
+            event.data.fd = fd;
         r->sources = table;
         failed = epoll_ctl(r->sets[ready ? WATCHED : SOCKETS], EPOLL_CTL_ADD, fd, &event);
         table[at] = (source){.fd = failed ? -1 : fd, .ready = ready, .context = context};
@@ -150,6 +162,7 @@ void gl_runner_unwatch(gl_runner *r, int fd) {
             epoll_ctl(r->sets[r->sources[i].ready ? WATCHED : SOCKETS], EPOLL_CTL_DEL, fd, NULL);
             r->sources[i] = (source){.fd = -1};
         }
+    if (r->reader) reader_let_go(r->reader);
     gl_runner_unlock(r);
 }
 
@@ -241,6 +254,7 @@ static gl_engine *engine_of(const gl_runner *r, unsigned job) {
 static void take_in(void *context, const uint8_t *bytes, uint32_t left, uint32_t segment, bool congested, bool held,
                     uint64_t now) {
     gl_runner *r = context;
+    r->bytes += left;
     do {
         uint32_t count = 1, size = segment < left ? segment : left;
         gl_engine *engine = size < GL_HEADER ? NULL : engine_of(r, job_of(bytes));
@@ -257,11 +271,18 @@ static void take_in(void *context, const uint8_t *bytes, uint32_t left, uint32_t
 
 /* From the sockets that have something: there is one for each multicast group. Returns whether there may be more. */
 static bool receive(gl_runner *r) {
+    if (r->reader && reader_reads(r->reader)) {
+        const uint64_t before = r->counts.received;
+        const bool more = reader_take(r->reader, take_in, r);
+        r->counts.received_aside += r->counts.received - before;
+        return more;
+    }
     struct epoll_event events[READY_MAX];
     const int count = epoll_wait(r->sets[SOCKETS], events, READY_MAX, 0);
+    const uint64_t before = r->bytes;
     bool more = count == READY_MAX;
-    for (int i = 0; i < count; i++)
-        more |= receive_batch(r->sources[events[i].data.u32].fd, &r->in, take_in, r);
+    for (int i = 0; i < count; i++) more |= receive_batch(events[i].data.fd, &r->in, take_in, r) == RECEIVE_BATCH;
+    if (more && r->reader && r->bytes - before >= MUCH) reader_hand_over(r->reader);
     return more;
 }
 
@@ -328,11 +349,14 @@ static int wait_for(struct pollfd *sets, unsigned count, uint64_t us) {
 /* Sleeps without the lock until something is readable or `wait` us are over. For `patience` us of that, arrivals are left
  * to gather. Returns an errno, or 0. */
 static int sleep_on(gl_runner *r, struct pollfd *sets, uint64_t wait, uint64_t patience) {
+    const bool aside = r->reader && reader_reads(r->reader);
+    sets[SOCKETS].fd = aside ? reader_ready(r->reader) : r->sets[SOCKETS];
     gl_runner_unlock(r);
     int error = 0;
     const uint64_t gather = wait < patience ? wait : patience;
     sets[WATCHED].revents = 0;
     if (gather) error = wait_for(sets, 1, gather);
+    if (aside && !reader_sleeps(r->reader)) wait = 0;
     if (!error && !sets[WATCHED].revents && (!gather || wait > gather))
         error = wait_for(sets, SETS, wait == UINT64_MAX ? wait : wait - gather);
     gl_runner_lock(r);

@@ -12,15 +12,17 @@
 
 typedef struct gl_runner gl_runner;
 
-/* `foreign`: datagrams whose header no engine's job is in. `unsegmented`: batches that the kernel refused to segment, so
- * that each of their datagrams was sent by itself. */
+/* `foreign`: datagrams whose header no engine's job is in. `received_aside`: that the second thread has read. `unsegmented`:
+ * batches that the kernel refused to segment, so that each of their datagrams was sent by itself. */
 typedef struct {
-    uint64_t wakeups, received, sent, foreign, unsegmented, send_errors;
+    uint64_t wakeups, received, received_aside, sent, foreign, unsegmented, send_errors;
     int send_errno;
 } gl_runner_counts;
 
 /* NULL if memory or descriptors are out. The runner closes no descriptor that it is given. */
 gl_runner *gl_runner_new(void);
+/* From now on a second thread reads the sockets while much comes; before gl_runner_run. -1: memory or threads are out. */
+int gl_runner_read_aside(gl_runner *runner);
 /* Serves until gl_runner_stop. Returns 0, or the errno of what made it impossible to go on. */
 int gl_runner_run(gl_runner *runner);
 void gl_runner_stop(gl_runner *runner);
