@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from scapy.layers.inet import IP, UDP
 from scapy.layers.l2 import Ether
@@ -17,6 +18,7 @@ from gradlane.wire import HEADER_BYTES, UDP_PORT, Header, Kind
 from tests.gradlane_controller.controller_process import Running
 from tests.gradlane_controller.running_switches import SwitchProcess, Tunnels, gradlane_switch
 from tests.gradlane_controller.texts import leafspine_text
+from tests.support.agents import until
 from tests.support.gradlane_packets import Gradlane
 from tests.support.ports import free_ports
 
@@ -111,8 +113,17 @@ def slice_of(message: int, number: int, destination: str = "10.0.3.2", source: i
 
 
 def decided(controller, job: str | None) -> Counter[tuple[str, str]]:
+    """Packets by switch and reason; while a switch is slow to answer, the controller has no counters to give."""
+    answers: list[Any] = []
+
+    def answered() -> bool:
+        status, document = controller.ask("GET", "/counters")
+        answers.append(document)
+        return status == 200
+
+    until(answered, lambda: answers[-1])
     counts: Counter[tuple[str, str]] = Counter()
-    for row in controller.ask("GET", "/counters")[1]["decisions"]:
+    for row in answers[-1]["decisions"]:
         if row["job"] == job:
             counts[row["switch"], row["reason"]] += row["packets"]
     return counts
