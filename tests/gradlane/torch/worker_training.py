@@ -117,10 +117,11 @@ def both_backends(rank: int, size: int, folder: str) -> None:
     with process_group("gradlane", rank, size, folder):
         found = everything(rank)
         session = gradlane.torch.default_session()
-        # Twice in one session: each has buckets of its own, and after the first step others.
+        # All in one session: each has buckets of its own, and after the first step others.
         found["hook"] = hooked(rank, session)
-        found["hook with views"] = hooked(rank, session, gradient_as_bucket_view=True)
-        expected["hook"] = expected["hook with views"] = expected["ddp"]
+        for option in ("gradient_as_bucket_view", "static_graph", "find_unused_parameters"):
+            found[f"hook, {option}"] = hooked(rank, session, **{option: True})
+        expected |= dict.fromkeys(found.keys() - expected.keys(), expected["ddp"])
     assert found.keys() == expected.keys()
     for name, tensors in found.items():
         for ours, theirs in zip(tensors, expected[name], strict=True):
