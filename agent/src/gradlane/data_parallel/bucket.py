@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from gradlane.client.collectives import as_type
 from gradlane.client.connection import Connection
 from gradlane.client.gradient import convert
 from gradlane.client.handle import Handle
@@ -21,17 +22,18 @@ _FLOAT32 = elements.CODES["float32"]
 _BFLOAT16_EXPONENT = 0x7F80
 
 
-def neighbours(kinds: Sequence[Hashable], sizes: Sequence[int], most: int) -> list[range]:
-    """Indices next to each other and of one kind, of sizes that add up to `most` unless a single one is larger."""
+def neighbours(kinds: Sequence[Hashable], sizes: Sequence[int], enough: int) -> list[range]:
+    """Indices next to each other and of one kind, the first ones first: from the last one on, as a backward pass makes
+    them, as many as it takes until their sizes add up to `enough`. So no bias is alone unless it is the first."""
     ranges: list[range] = []
-    total = 0
-    for index, (kind, size) in enumerate(zip(kinds, sizes, strict=True)):
-        if not ranges or kinds[ranges[-1].start] != kind or total + size > most:
-            ranges.append(range(index, index))
+    total = enough
+    for index in reversed(range(len(sizes))):
+        if total >= enough or kinds[ranges[-1].start] != kinds[index]:
+            ranges.append(range(index, index + 1))
             total = 0
-        ranges[-1] = range(ranges[-1].start, index + 1)
-        total += size
-    return ranges
+        ranges[-1] = range(index, ranges[-1].stop)
+        total += sizes[index]
+    return ranges[::-1]
 
 
 class Bucket:
@@ -54,7 +56,7 @@ class Bucket:
         starts = [0, *ends[:-1]]
         self._slices = list(map(slice, starts, ends))
         # Integers know neither infinity nor NaN, so an element more says whether any of a worker's gradients are.
-        self._says_if_finite = connection.job.sum_lanes is not None
+        self._says_if_finite = connection.job.sum_lanes is not None and self._wire in elements.FLOATS
         digest = zlib.crc32(f"{self.places} {self.shapes} {own}".encode())
         self._tensor = connection.tensor(
             f"gradients.{model}.{self.places[0]}.{len(self.places)}.{digest:08x}",
@@ -75,12 +77,12 @@ class Bucket:
             self._operation.wait()
         contribution = self._tensor.contribution
         for gradient, part in zip(gradients, self._slices, strict=True):
-            source = np.ascontiguousarray(gradient, self.dtype)
-            convert(contribution[part], self._wire_code, source, self._own_code)
+            source = np.ascontiguousarray(gradient, self.dtype).reshape(-1)
+            _copy(contribution[part], self._wire_code, source, self._own_code)
         if self._says_if_finite:
             finite = self._is_finite(contribution[:-1])
             flag = np.array([0 if finite else math.inf], np.float32)
-            convert(contribution[-1:], self._wire_code, flag, _FLOAT32)
+            _copy(contribution[-1:], self._wire_code, flag, _FLOAT32)
             if not finite:
                 contribution[:-1] = 0
         self._operation = self._tensor.submit()
@@ -100,11 +102,11 @@ class Bucket:
         means: list[Array] = []
         for shape, part in zip(self.shapes, self._slices, strict=True):
             mean = np.empty(shape, self.dtype)
-            convert(mean.reshape(-1), self._own_code, self._tensor.result[part], self._wire_code)
+            _copy(mean.reshape(-1), self._own_code, self._tensor.result[part], self._wire_code)
             means.append(mean)
         if self._says_if_finite:
             flag = np.empty(1, np.float32)
-            convert(flag, _FLOAT32, self._tensor.result[-1:], self._wire_code)
+            _copy(flag, _FLOAT32, self._tensor.result[-1:], self._wire_code)
             if flag[0] > 0:
                 for mean in means:
                     mean.fill(math.nan)
@@ -121,3 +123,11 @@ class Bucket:
     def close(self) -> None:
         """Gives the shared memory back. Raises AgentError if it is in flight."""
         self._tensor.close()
+
+
+def _copy(target: Array, target_type: int, source: Array, source_type: int) -> None:
+    """Fills `target` with the values of `source`, both flat; of types that `elements.CODES` numbers."""
+    if target_type == source_type:
+        target[:] = as_type(source, target.dtype)  # bfloat16 has two numpy types
+    else:
+        convert(target, target_type, source, source_type)

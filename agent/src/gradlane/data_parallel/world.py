@@ -47,7 +47,8 @@ def init(
 
     `job_file`: default GRADLANE_JOB of the environment. Without one, and for all else, see gradlane.Communicator, which
     it returns: for the operations on numpy arrays that are not here. `bucket_bytes`: gradients of neighbouring
-    variables travel together up to this size. Raises AgentError that names what is wrong or who is missing, JobError.
+    variables travel together until they are so large. Raises AgentError that names what is wrong or who is missing,
+    JobError for the file.
     """
     if not _joined:
         if job_file is None and controller is None:

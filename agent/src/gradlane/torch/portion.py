@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from gradlane.client.handle import Operation
-from gradlane.data_parallel.bucket import neighbours as neighbouring
 from gradlane.torch.bucket import Bucket
 
 
@@ -64,5 +63,14 @@ def alike(
 
 def neighbours(parameters: Sequence[torch.nn.Parameter], most: int) -> list[list[torch.nn.Parameter]]:
     """Parameters next to each other in the model, of one type and device, at most `most` bytes unless one is larger."""
-    ranges = neighbouring([(p.dtype, p.device) for p in parameters], [p.nbytes for p in parameters], most)
-    return [list(parameters[part.start : part.stop]) for part in ranges]
+    portions: list[list[torch.nn.Parameter]] = []
+    size = 0
+    for parameter in parameters:
+        last = portions[-1][-1] if portions else None
+        alike = last is not None and (last.dtype, last.device) == (parameter.dtype, parameter.device)
+        if not alike or size + parameter.nbytes > most:
+            portions.append([])
+            size = 0
+        portions[-1].append(parameter)
+        size += parameter.nbytes
+    return portions
