@@ -221,7 +221,7 @@ test-all: test ## As test, with 5 times as many random inputs, and the whole cor
 
 .PHONY: test-frameworks
 test-frameworks: $(FRAMEWORKS_VENV)/.ready ## Training with TensorFlow, Keras, JAX and PyTorch, in an environment of its own (3 GB)
-	$(FRAMEWORKS_VENV)/bin/python -m pytest tests/frameworks -n 2
+	PYTHONPATH=mininet $(FRAMEWORKS_VENV)/bin/python -m pytest tests/frameworks tests/examples -n 2
 
 .PHONY: soak
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)

@@ -4,6 +4,7 @@
 import hashlib
 import itertools
 import json
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ RANKS = 2
 STEPS = 20
 BATCH = 32  # of each rank
 RATE = 0.5
-WIDTHS = (20, 64, 48, 5)
+# Of the layers, from the input on. Those of more than a hundred datagrams may lose some.
+WIDTHS = tuple(map(int, os.environ.get("WIDTHS", "20 64 48 5").split()))
 
 
 def examples(rank: int) -> tuple[Any, Any]:

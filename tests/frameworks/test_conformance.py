@@ -51,3 +51,14 @@ def test_torch_learns_bit_for_bit_as_over_gloo(job: Path, tmp_path: Path) -> Non
     ours, theirs = (run("worker_torch", arm, STORE=str(tmp_path / arm), **within(job)) for arm in ("hook", "gloo"))
     assert ours == theirs
     assert ours[0]["parameters"] == ours[1]["parameters"]
+
+
+@needs("tensorflow")
+def test_tensorflow_has_means_of_every_kind_of_gradient_and_values_of_every_kind_of_variable(job: Path) -> None:
+    run("worker_types", **within(job))
+
+
+@needs("tensorflow")
+def test_keras_says_what_is_not_fit_for_several_ranks_and_skips_the_same_steps_at_all(job: Path) -> None:
+    first, second = run("worker_fit", KERAS_BACKEND="tensorflow", **within(job))
+    assert first == second

@@ -35,13 +35,14 @@ def main(arm: str, death: int) -> None:
     keras.utils.set_random_seed(rank)
     layers = [keras.layers.Dense(width, activation="tanh") for width in problem.WIDTHS[1:-1]]
     model = keras.Sequential([keras.Input(problem.WIDTHS[:1]), *layers, keras.layers.Dense(problem.WIDTHS[-1])])
-    begin = problem.start()
+    begin, lost = problem.start(), 0
+    communicator: Any = None
     optimizer = keras.optimizers.Adam(0.01)
     callbacks: list[Any] = []
     watch = Watch(rank, death)
     data = [problem.examples(other) for other in (range(problem.RANKS) if arm == "alone" else [rank])]
     if arm == "fit":
-        gradlane.keras.init(bucket_bytes=4096)  # several buckets
+        communicator = gradlane.keras.init(bucket_bytes=4096)  # several buckets
         optimizer = gradlane.keras.DistributedOptimizer(optimizer)
         callbacks = [
             gradlane.keras.callbacks.BroadcastGlobalVariablesCallback(),
@@ -55,8 +56,10 @@ def main(arm: str, death: int) -> None:
     inputs, labels = inputs.reshape(-1, problem.WIDTHS[0]), labels.reshape(-1)
     batch = problem.BATCH * len(data)
     model.fit(inputs, labels, batch, 3, verbose=0, shuffle=False, callbacks=[*callbacks, watch])
-    gradlane.keras.shutdown()
-    problem.tell(watch.losses, model.get_weights())
+    if communicator is not None:
+        lost = communicator.statistics()["slices_lost"]
+        gradlane.keras.shutdown()
+    problem.tell(watch.losses, model.get_weights(), lost=lost)
 
 
 if __name__ == "__main__":

@@ -42,9 +42,10 @@ def main(arm: str, death: int) -> None:
     tf.config.experimental.enable_op_determinism()
     rank = int(os.environ["RANK"])
     strategy = own_strategy(rank) if arm == "strategy" else None
-    begin = problem.start()
+    begin, lost = problem.start(), 0
+    communicator: Any = None
     if arm in ("eager", "function"):
-        gradlane.tensorflow.init(bucket_bytes=4096)  # several buckets
+        communicator = gradlane.tensorflow.init(bucket_bytes=4096)  # several buckets
         assert (gradlane.tensorflow.rank(), gradlane.tensorflow.size()) == (rank, problem.RANKS)
         begin = [value + rank for value in begin]  # which the broadcast makes good
     variables = [tf.Variable(value) for value in begin]
@@ -70,8 +71,10 @@ def main(arm: str, death: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         batch = [tf.constant(inputs[k]) for inputs, _ in data], [tf.constant(labels[k]) for _, labels in data]
         losses.append(float(compiled(*batch) if strategy is None else strategy.run(compiled, args=batch)))
-    gradlane.tensorflow.shutdown()
-    problem.tell(losses, [variable.numpy() for variable in variables])
+    if communicator is not None:
+        lost = communicator.statistics()["slices_lost"]
+        gradlane.tensorflow.shutdown()
+    problem.tell(losses, [variable.numpy() for variable in variables], lost=lost)
 
 
 if __name__ == "__main__":
