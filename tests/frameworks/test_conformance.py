@@ -62,3 +62,10 @@ def test_tensorflow_has_means_of_every_kind_of_gradient_and_values_of_every_kind
 def test_keras_says_what_is_not_fit_for_several_ranks_and_skips_the_same_steps_at_all(job: Path) -> None:
     first, second = run("worker_fit", KERAS_BACKEND="tensorflow", **within(job))
     assert first == second
+
+
+@needs("keras")
+@pytest.mark.parametrize("backend", [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "jax")])
+def test_gradients_leave_as_the_backward_pass_makes_them_the_last_layers_first(backend: str, job: Path) -> None:
+    for rank in run("worker_overlap", KERAS_BACKEND=backend, **within(job)):
+        assert 0.2 < rank["part"] < 1  # of the step; after the backward pass it would be the time of a few copies

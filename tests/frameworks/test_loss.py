@@ -45,6 +45,5 @@ def test_with_a_tolerance_of_3_percent_it_learns_as_without_loss(
     assert lossy[0]["lost"] + lossy[1]["lost"] > 0
     assert lossy[0]["parameters"] == lossy[1]["parameters"] != exact[0]["parameters"]
     ratios = np.array(lossy[0]["losses"]) / np.array(exact[0]["losses"])
-    print(lossy[0]["lost"], ratios)
     assert abs(ratios.mean() - 1) < 0.03, ratios
     assert exact[0]["losses"][-1] < 0.7 * exact[0]["losses"][0]
