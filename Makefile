@@ -50,6 +50,8 @@ PYTHON ?= /usr/bin/python3
 VENV ?= .venv
 # p4runtime-shell wants a protobuf that is older than everything else here.
 SHELL_VENV := $(VENV)/p4runtime-shell
+# TensorFlow wants versions of some packages that nothing else here does.
+FRAMEWORKS_VENV := .venv-frameworks
 ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
@@ -221,6 +223,10 @@ test: $(VENV)/.ready-test ## Lint, imports, types, and all tests
 test-all: THOROUGH = --thorough
 test-all: test ## As test, with 5 times as many random inputs, and the whole corpus on BMv2 where that is installed
 
+.PHONY: test-frameworks
+test-frameworks: $(FRAMEWORKS_VENV)/.ready ## Training with TensorFlow, Keras, JAX and PyTorch, in an environment of its own (3 GB)
+	PYTHONPATH=mininet $(FRAMEWORKS_VENV)/bin/python -m pytest tests/frameworks tests/examples -n 2
+
 .PHONY: soak
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)
 	$(BIN)/python -m bench.switch.soak $(call option,SECONDS,seconds)
@@ -280,7 +286,7 @@ format: $(VENV)/.ready-test ## Format the Python code
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf $(VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
+	rm -rf $(VENV) $(FRAMEWORKS_VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
 
 # Debian's packages are asked for only where one is missing, so a prepared machine needs no root here.
 $(VENV)/bin/python:
@@ -307,6 +313,13 @@ $(SHELL_VENV)/.ready: $(VENV)/bin/python tests/requirements-shell.txt
 	@echo "Installing p4runtime-shell into $(SHELL_VENV)"
 	$(PYTHON) -m venv $(SHELL_VENV)
 	$(SHELL_VENV)/bin/pip install -q --disable-pip-version-check -r tests/requirements-shell.txt
+	touch $@
+
+$(FRAMEWORKS_VENV)/.ready: $(VENV)/bin/python $(SOURCES) tests/frameworks/requirements.txt
+	@echo "Installing Gradlane, TensorFlow, Keras, JAX and PyTorch into $(FRAMEWORKS_VENV)"
+	$(PYTHON) -m venv $(FRAMEWORKS_VENV)
+	$(FRAMEWORKS_VENV)/bin/pip install -q --disable-pip-version-check $(TORCH) -r tests/frameworks/requirements.txt
+	$(FRAMEWORKS_VENV)/bin/pip install -q --disable-pip-version-check -e agent
 	touch $@
 
 $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt controller/page/package-lock.json

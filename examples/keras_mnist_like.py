@@ -8,35 +8,12 @@ Needs examples/requirements.txt, a backend that trains, and a running agent on e
 """
 
 import argparse
-from typing import Any
 
 import keras
 import numpy as np
 from sklearn.datasets import load_digits
 
-import gradlane
-
-
-class MeanOfRanks(keras.optimizers.Adam):
-    """Adam on the gradients' means over all ranks."""
-
-    def __init__(self, communicator: gradlane.Communicator, **options: Any) -> None:
-        super().__init__(**options)
-        self._communicator = communicator
-
-    def apply(self, grads: list[Any], trainable_variables: Any = None) -> None:
-        """Sends the last layers' gradients first, since the backward pass has them first; waits for all."""
-        handles = [
-            self._communicator.all_reduce(
-                np.asarray(keras.ops.convert_to_numpy(gradient)),
-                name=f"gradient {index}",  # the same on all ranks and in all steps
-                layers=index,
-                asynchronous=True,
-            )
-            for index, gradient in reversed(list(enumerate(grads)))
-        ]
-        means = [keras.ops.convert_to_tensor(handle.wait()) for handle in reversed(handles)]
-        super().apply(means, trainable_variables)
+import gradlane.keras
 
 
 def main() -> None:
@@ -48,7 +25,6 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=5)
     options = parser.parse_args()
 
-    keras.utils.set_random_seed(0)  # the same on every rank, so all start with the same parameters
     digits = load_digits()
     inputs, labels = digits.images[..., None].astype(np.float32) / 16, digits.target
     model = keras.Sequential(
@@ -61,17 +37,23 @@ def main() -> None:
             keras.layers.Dense(10),
         ]
     )
-    with gradlane.Communicator(options.job, rank=options.rank, socket=options.socket) as communicator:
-        # Every rank takes as many steps as the others: each step waits for all of them.
-        share = (len(inputs) - 360) // communicator.size
-        first = 360 + communicator.rank * share
-        model.compile(
-            optimizer=MeanOfRanks(communicator, learning_rate=3e-3),
-            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-            metrics=["accuracy"],
-            run_eagerly=True,  # so that gradients are numbers when the optimizer gets them
-        )
-        model.fit(inputs[first : first + share], labels[first : first + share], 32, options.epochs, verbose=2)
+    gradlane.keras.init(options.job, options.rank, options.socket)
+    model.compile(
+        optimizer=gradlane.keras.DistributedOptimizer(keras.optimizers.Adam(3e-3)),
+        loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        metrics=["accuracy"],
+        jit_compile=keras.backend.backend() == "jax",
+    )
+    # Every rank takes as many steps as the others: each step waits for all of them.
+    share = (len(inputs) - 360) // gradlane.keras.size()
+    first = 360 + gradlane.keras.rank() * share
+    callbacks = [
+        gradlane.keras.callbacks.BroadcastGlobalVariablesCallback(),
+        gradlane.keras.callbacks.MetricAverageCallback(),
+    ]
+    examples = slice(first, first + share)
+    model.fit(inputs[examples], labels[examples], 32, options.epochs, verbose=2, callbacks=callbacks)
+    gradlane.keras.shutdown()
     accuracy = model.evaluate(inputs[:360], labels[:360], verbose=0)[1]
     print(f"accuracy {accuracy:.3f}")
 

@@ -55,7 +55,7 @@ def test_jax(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "backend", [pytest.param(name, marks=needs("keras", "sklearn", name)) for name in ("torch", "jax")]
+    "backend", [pytest.param(name, marks=needs("keras", "sklearn", name)) for name in ("torch", "jax", "tensorflow")]
 )
 def test_keras(backend: str, tmp_path: Path) -> None:
     said = run_both("keras_mnist_like.py", ["--epochs", "1"], backend, tmp_path)
