@@ -47,6 +47,8 @@ def test_where_a_link_fails_a_group_changes_and_only_routes_that_no_longer_go_wi
     assert moved("s1", *states[1:]) == {"10.0.0.2/32"}, "most do, and it had left them"
     assert [moved(other, *states[1:]) for other in ("s0", "s2", "s3")] == 3 * [{"10.0.1.2/32"}]
     assert [len(group(it["s1"], route(it["s1"], "10.0.3.2/32"))) for it in states] == [4, 4, 3]
+    two = planned(("s0", "s7"), ("s2", "s7"))
+    assert moved("s1", states[0], two) == {"10.0.0.2/32", "10.0.2.2/32"}, "not those that go as before"
     away = planned(*((f"s{n}", "s4") for n in range(4)))
     assert not any(moved(leaf, states[0], away) for leaf in ("s0", "s1", "s2", "s3")), "a spine has failed"
 
