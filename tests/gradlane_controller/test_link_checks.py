@@ -110,7 +110,9 @@ def test_while_few_links_are_in_doubt_there_is_another_round_in_between() -> Non
     class Few(Links):
         """Of which few are in doubt in every second second."""
 
-        often = property(lambda _: len(begun) % 20 >= 10)
+        @property
+        def often(self) -> bool:
+            return len(begun) % 20 >= 10
 
         def begin(self, *, whole: bool = True) -> dict[str, list[tuple[int, bytes]]]:
             begun.append((time.monotonic(), whole, self.often))
