@@ -167,6 +167,8 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         return p4r.Error()
 
     def Read(self, request, context):
+        if request.device_id != 1:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"no device {request.device_id}")
         if self.config is None:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set for this device.")
         answer = p4r.ReadResponse()

@@ -2,12 +2,21 @@
 """Who looks at counters every few seconds: what has counted is read each time, of many jobs what has not a few at a
 time. What is right is what the switch was told to have counted."""
 
+import asyncio
 from collections import Counter, defaultdict
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from gradlane_controller.session.counters import LOOKED_AT, Glances
+from gradlane_controller.desired.plan import Plan
+from gradlane_controller.network import fabric_file
+from gradlane_controller.network.fabric import SwitchAddress
+from gradlane_controller.policy import Numbers
+from gradlane_controller.session.convergences import Convergences
+from gradlane_controller.session.counters import LOOKED_AT, Glances, SwitchCounters
+from gradlane_controller.session.fleet import Fleet
 from tests.gradlane_controller.controller_thread import PIPELINE, ControllerThread
-from tests.gradlane_controller.texts import fabric_text, job_text
+from tests.gradlane_controller.texts import fabric_text, job_text, leafspine_text
 
 JOBS = 3 * LOOKED_AT
 ROUND = 4  # glances until all were looked at: of that many jobs, and of packets of none
@@ -53,3 +62,27 @@ def test_a_glance_finds_all_that_was_counted_before_and_soon_what_is_new(fake_sw
         assert {row.job for row in it.do(it.it.counters).decisions} == set()
     finally:
         it.close()
+
+
+def test_few_switches_are_glanced_at_together() -> None:
+    """The answers of all together would keep the event loop from what is urgent."""
+    now, most = 0, 0
+
+    async def execute(_: object) -> SwitchCounters:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.001)
+        now -= 1
+        return SwitchCounters("s", [], [], [], [])
+
+    def make(_: SwitchAddress) -> Any:
+        return SimpleNamespace(ready=True, connection=SimpleNamespace(execute=execute))
+
+    fabric = fabric_file.parse(leafspine_text(spines=10), "f")
+    fleet = Fleet(make, Convergences())
+    fleet.follow(fabric.switches)
+    asyncio.run(fleet.counters(Plan(fabric, {}, Numbers(), {}, {}), Glances()))
+    assert most == 4
+    asyncio.run(fleet.counters(Plan(fabric, {}, Numbers(), {}, {})))
+    assert most == len(fabric.switches), "who asks for all waits for it"

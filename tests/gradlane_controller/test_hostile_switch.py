@@ -195,8 +195,8 @@ def test_a_switch_that_does_not_take_what_it_is_sent_is_given_up_and_links_are_s
 
     begin = it.it._links.begin
 
-    def frames():
-        found = begin()
+    def frames(*, whole: bool):
+        found = begin(whole=whole)
         sent.extend(found)
         return found
 

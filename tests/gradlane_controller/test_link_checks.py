@@ -4,10 +4,11 @@
 import asyncio
 import time
 from collections.abc import Callable, Collection, Sequence
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
-from gradlane_controller.network.links import ROUND
+from gradlane_controller.network.links import ROUND, Links
 from gradlane_controller.session.link_checks import LinkChecks
 from tests.gradlane_controller.link_world import ALL, CUT, World
 from tests.gradlane_controller.texts import leafspine_text
@@ -101,3 +102,27 @@ def test_what_was_known_before_others_led_is_found_out_again() -> None:
 
     check(world, switches, has_led_twice)
     assert world.links.down == CUT
+
+
+def test_while_few_links_are_in_doubt_there_is_another_round_in_between() -> None:
+    begun: list[tuple[float, bool, bool]] = []
+
+    class Few(Links):
+        """Of which few are in doubt in every second second."""
+
+        @property
+        def often(self) -> bool:
+            return len(begun) % 20 >= 10
+
+        def begin(self, *, whole: bool = True) -> dict[str, list[tuple[int, bytes]]]:
+            begun.append((time.monotonic(), whole, self.often))
+            return super().begin(whole=whole)
+
+    world, switches = fabric()
+    world.links = Few(world.fabric)
+    check(world, switches, lambda _: len(begun) > 40)
+    assert [whole for _, whole, often in begun[:40] if not often] == 20 * [True]
+    assert [whole for _, whole, often in begun[10:20] if often] == 5 * [False, True]
+    apart = {often: min(b - a for (a, _, it), (b, *_) in pairwise(begun) if it is often) for often in (False, True)}
+    assert apart[False] >= ROUND
+    assert ROUND / 2 <= apart[True] < 0.75 * ROUND

@@ -19,7 +19,6 @@ from gradlane_controller.network.links import (
     MIN_INTERVAL,
     RETURN,
     ROUND,
-    WATCHED_PER_SECOND,
     Links,
 )
 from tests.gradlane_controller.link_world import ALL, CUT, World
@@ -149,15 +148,6 @@ def test_links_beside_one_another_are_announced_at_both_ends() -> None:
     assert it.sent[True] == 10 * 2 * 2
     assert sum(it.rounds(FOUND, deaf={("leaf1", 9)})) == 1
     assert it.links.down == {("leaf1", 9), ("spine1", 9)}
-
-
-def test_large_fabrics_are_looked_at_less_often() -> None:
-    text = leafspine_text().partition("[[link]]")[0]
-    for number in range(240):
-        for leaf, spine in ((1, 1 + number % 2), (2, 2 - number % 2)):
-            text += f'[[link]]\nends = ["leaf{leaf}:{number + 9}", "spine{spine}:{number + 9}"]\n'
-            text += 'rate = "1gbit"\nbuffer = "64kB"\n'
-    assert Links(fabric_file.parse(text, "f.toml")).rounds == round(480 / WATCHED_PER_SECOND / ROUND)
 
 
 def test_a_switch_without_session_takes_no_link_down_and_none_up(world: World) -> None:

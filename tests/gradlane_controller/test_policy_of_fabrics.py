@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gradlane import job
 from gradlane.job import JobError
 from gradlane_controller.network import fabric_file
-from gradlane_controller.network.fabric import MAX_PORT, Fabric
+from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.fabric_file import FabricError
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy import Entity, desired_entities
@@ -79,25 +79,6 @@ def test_members_may_have_the_ipv6_addresses_of_the_fabric() -> None:
         desired_entities(it, [job.parse(text.replace("fd00:3::2", "fd00:3::9"), "job.toml")])
 
 
-def test_a_group_keeps_its_number_when_others_come() -> None:
-    def up(spines: int, more: str = "") -> object:
-        return route(
-            desired_entities(fabric_file.parse(leafspine_text(spines) + more, "f"), [])["leaf1"], "10.0.3.0/24"
-        )
-
-    third = '[[switch]]\nname = "leaf3"\naddress = "a:1"\n' + "".join(
-        f'[[link]]\nends = ["leaf{a}:{40 + n}", "leaf3:{n}"]\nrate = "1gbit"\nbuffer = "64kB"\n'
-        for n, a in enumerate((1, 1, 2), 1)
-    )
-    port = '[[port]]\nswitch = "leaf3"\nnumber = 9\nhost = "h9"\nmac = "02:00:00:00:09:01"\n'
-    port += 'host_mac = "02:00:00:00:09:02"\naddress = "10.0.9.2"\nrate = "1gbit"\nbuffer = "64kB"\n'
-    assert up(1) == 5
-    assert up(2) != up(3)
-    both = desired_entities(fabric_file.parse(leafspine_text() + third + port, "f"), [])["leaf1"]
-    assert {port for _, port, _, _ in group(both, route(both, "10.0.9.2/32"))} == {41, 42}
-    assert [weight for weight, port, _, _ in group(both, route(both, "10.0.3.0/24"))] == [1, 1, 10, 10]
-
-
 def make_jobs(*texts: str) -> list[job.Job]:
     return [job.parse(text, f"job{n}.toml") for n, text in enumerate(texts)]
 
@@ -143,15 +124,6 @@ def test_packets_keep_bits_to_choose_by_however_many_others_have_chosen() -> Non
     for rates, bits in (((), 1), (("1mbit", "10gbit"), 12)):
         it = desired_entities(fabric_file.parse(leafspine_text(rates=rates), "f"), [])
         assert {args["chosen_bits"] for _, _, args in rows(it["spine2"], "ports")} == {bits}
-
-
-def test_groups_whose_numbers_collide_have_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradlane_controller.policy.routes.crc32", lambda _: 3)
-    it = desired_entities(leaves_and_spines(range(3), range(3), range(2)), [])["s0"]
-    assert [(number, len(group(it, number))) for number in (route(it, "10.0.1.2/32"), route(it, "10.0.2.2/32"))] == [
-        (MAX_PORT + 2, 3),
-        (MAX_PORT + 1, 2),
-    ]
 
 
 def test_switches_watch_the_ports_of_groups_that_have_several() -> None:

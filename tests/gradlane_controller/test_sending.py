@@ -7,11 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from finsy import P4PacketOut
 from finsy.p4client import P4Client
 from finsy.proto import p4r
 
 from gradlane_controller.errors import SwitchLostError
-from gradlane_controller.session.bounds import BoundedClient
+from gradlane_controller.session.bounds import BoundedClient, send_frames
+from tests.gradlane_controller.controller_thread import PIPELINE
 
 PACKET = p4r.StreamMessageRequest(packet=p4r.PacketOut(payload=b"x"))
 
@@ -60,3 +62,16 @@ def test_what_fails_while_nobody_waits_for_it_any_more_is_not_logged(monkeypatch
 
     asyncio.run(run())
     assert complaints == []
+
+
+def test_a_frame_is_sent_as_finsy_encodes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[p4r.StreamMessageRequest] = []
+
+    async def send(_client: P4Client, message: p4r.StreamMessageRequest) -> None:
+        sent.append(message)
+
+    monkeypatch.setattr(P4Client, "send", send)
+    switch: Any = SimpleNamespace(p4info=PIPELINE.schema, _p4client=client())
+    frames = [(5, b"one"), (300, b"another"), (5, b"")]
+    asyncio.run(send_frames(switch, frames))
+    assert sent == [P4PacketOut(it, reserved=0, egress_port=port).encode_update(PIPELINE.schema) for port, it in frames]

@@ -17,13 +17,14 @@ from finsy import Action, Match, P4IndirectAction, P4TableAction, P4TableEntry
 from gradlane.toml_file import Address
 from gradlane_controller.network.fabric import MAX_PORT, Fabric, LinkPort, Port, SwitchAddress
 from gradlane_controller.network.links import PROBES, probe_address
-from gradlane_controller.network.topology import Topology
+from gradlane_controller.network.topology import Topology, whole
 from gradlane_controller.policy.entities import Entity, kept, route
 from gradlane_controller.policy.spreading import weights
 
 _NextHop = tuple[tuple[int, int], P4TableAction]
 """(weight, watched port) and what to do: as finsy takes a member of a group."""
 
+_Ports = Sequence[LinkPort]
 _GROUPS = 1 << 16
 
 
@@ -41,14 +42,14 @@ def addresses(fabric: Fabric, switch: str) -> list[Entity]:
 def routes(fabric: Fabric, topology: Topology, where: SwitchAddress) -> list[Entity]:
     """Routes to every host, to the switch's own addresses, and the groups that they use."""
     switch = where.name
-    paths = {other.name: topology.next_ports(switch, other.name) for other in fabric.switches if other.name != switch}
-    groups = _numbered(paths.values())
+    intact = whole(fabric)
+    paths = {name: topology.next_ports(switch, name) for name in topology.with_hosts if name != switch}
+    groups = _numbered((intact.next_ports(switch, name), ports) for name, ports in paths.items() if ports)
     entities: list[Entity] = [
         _group(where, port.number, [_next_hop(port.number, port.host_mac, port.mac, 1)])
         for port in fabric.ports_at(switch)
     ]
-    used = {ports for name, ports in paths.items() if fabric.has_hosts(name)} - {()}
-    entities += [_group(where, groups[ports], _weighted(ports)) for ports in sorted(used, key=groups.__getitem__)]
+    entities += [_group(where, groups[ports], _weighted(ports)) for ports in sorted(groups, key=groups.__getitem__)]
     for other in topology.with_hosts:
         if other == switch:
             for port in fabric.ports_at(switch):
@@ -68,7 +69,7 @@ def _ways_of_probes(fabric: Fabric, where: SwitchAddress, groups: Mapping[str, i
         return
     neighbours = {port.peer for port in fabric.link_ports_at(where.name)}
     for other in fabric.switches:
-        if other.name in neighbours & groups.keys() and fabric.has_hosts(other.name):
+        if other.name in neighbours & groups.keys():
             action = Action("set_next_hop", group=groups[other.name])
             yield route(probe_address(other), action)
 
@@ -106,17 +107,33 @@ def _addresses(port: Port) -> Iterator[tuple[str, Address, IPv4Network | IPv6Net
         yield f"ipv{address.version}_routes", address, None
 
 
-def _numbered(sets: Iterable[Sequence[LinkPort]]) -> dict[Sequence[LinkPort], int]:
-    """A group number for each set of ports, which depends on the set as far as can be: a single port has its own."""
-    numbers: dict[Sequence[LinkPort], int] = {}
-    for ports in sorted(set(sets) - {()}, key=lambda ports: [port.number for port in ports]):
-        number = ports[0].number
-        if len(ports) > 1:
-            number = crc32(" ".join(str(port.number) for port in ports).encode()) % _GROUPS
-        while number in numbers.values() or (len(ports) > 1 and number <= MAX_PORT):
+def _numbered(ways: Iterable[tuple[_Ports, _Ports]]) -> dict[_Ports, int]:
+    """A group number for each set of ports. `ways`: of each destination, the set if all links worked, and that of now.
+
+    It depends on the set alone as far as can be; a single port has its own. But where nothing goes by a set of several
+    any more, what replaces it for most has its number: so when a link fails, or a switch, the group of most routes
+    changes in place, and not each of them.
+    """
+    now: dict[_Ports, Counter[_Ports]] = {}
+    for intact, ports in ways:
+        now.setdefault(intact, Counter())[ports] += 1
+    names = {ports: ports for sets in now.values() for ports in sets}
+    for intact in sorted(now, key=_port_numbers):
+        most = min(now[intact], key=lambda it: (-now[intact][it], _port_numbers(it)))
+        if len(intact) > 1 and intact not in names and names[most] == most and most not in now:
+            names[most] = intact
+    numbers: dict[_Ports, int] = {}
+    for ports in sorted(names, key=_port_numbers):
+        name = _port_numbers(names[ports])
+        number = name[0] if len(name) == 1 else crc32(" ".join(map(str, name)).encode()) % _GROUPS
+        while number in numbers.values() or (len(name) > 1 and number <= MAX_PORT):
             number = (number + 1) % _GROUPS
         numbers[ports] = number
     return numbers
+
+
+def _port_numbers(ports: _Ports) -> list[int]:
+    return [port.number for port in ports]
 
 
 def _weighted(ports: Sequence[LinkPort]) -> list[_NextHop]:

@@ -8,9 +8,10 @@ for its ports over gNMI, which nobody here needs.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
+from functools import lru_cache
 from typing import Any, cast
 
-from finsy import P4PacketOut, Switch, SwitchEvent
+from finsy import P4PacketOut, P4Schema, Switch, SwitchEvent
 from finsy.p4client import P4Client
 from finsy.proto import p4r
 
@@ -144,9 +145,21 @@ def requests(switch: Switch, read: p4r.ReadRequest) -> AsyncIterator[p4r.ReadRes
 
 async def send_frames(switch: Switch, frames: Iterable[tuple[int, bytes]]) -> None:
     """Sends frames, each by its port. Raises finsy.P4ClientError or SwitchError."""
-    schema = switch.p4info
-    packets = [P4PacketOut(frame, reserved=0, egress_port=port).encode_update(schema) for port, frame in frames]
-    await client_of(switch).send_all(packets)
+    await client_of(switch).send_all([_packet_out(switch.p4info, port, frame) for port, frame in frames])
+
+
+def _packet_out(schema: P4Schema, port: int, frame: bytes) -> p4r.StreamMessageRequest:
+    """As `P4PacketOut` encodes it, which looks each field up in the schema."""
+    message = p4r.StreamMessageRequest()
+    message.CopyFrom(_to_port(schema, port))
+    message.packet.payload = frame
+    return message
+
+
+@lru_cache(maxsize=1024)
+def _to_port(schema: P4Schema, port: int) -> p4r.StreamMessageRequest:
+    """Without a frame."""
+    return P4PacketOut(b"", reserved=0, egress_port=port).encode_update(schema)
 
 
 def take_frames(switch: Switch, reasons: Iterable[int], take: Callable[[int, int, bytes], None]) -> None:

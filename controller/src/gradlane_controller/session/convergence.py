@@ -167,7 +167,8 @@ async def _change(
 ) -> tuple[Changes, list[Refused]]:
     # Of a whole switch it takes a while, in which others are to be heard.
     loop = asyncio.get_running_loop()
-    updates = await loop.run_in_executor(_COMPARING, lambda: difference(switch.p4info, *apart(held, desired)))
+    held, desired = apart(held, desired)
+    updates = await loop.run_in_executor(_COMPARING, difference, switch.p4info, held, desired)
     known = job_indices(held, switch.p4info)
     # An index that another job had before counts from zero again. To read all its cells takes longer than all else.
     new = [number for job, number in job_indices(desired).items() if known.get(job) != number]
@@ -178,9 +179,12 @@ async def _change(
 
 
 def apart(held: Sequence[Held], desired: Sequence[Entity]) -> tuple[Sequence[Held], Sequence[Entity]]:
-    """Both without what they begin and end with alike, kind by kind: of a large fabric a job changes little."""
+    """Both without the entities that are in both themselves, and without what they begin and end with alike, kind by
+    kind: of a large fabric a job changes little."""
     if any(isinstance(it, p4r.Entity) for it in held):
         return held, desired
+    old, new = set(map(id, held)), set(map(id, desired))
+    held, desired = [it for it in held if id(it) not in new], [it for it in desired if id(it) not in old]
     kinds: dict[str, tuple[list[Any], list[Any]]] = {}
     for side, entities in enumerate((held, desired)):
         for entity in cast(Sequence[Entity], entities):

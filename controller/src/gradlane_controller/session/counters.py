@@ -16,7 +16,7 @@ from gradlane_controller.session.bounds import requests
 from gradlane_controller.session.connection import read_all
 
 _CELLS_OF_JOB = len(Reason) << 6  # of 2 ** JOB_SHIFT, as the other reasons do not exist
-_CELLS_AT_ONCE = 256
+_CELLS_AT_ONCE = 1024  # whose answer takes the event loop less than a millisecond
 LOOKED_AT = 16  # jobs of which a glance reads all cells
 JOB_SHIFT = 11  # bits of an index of `decisions` behind the job's
 SUM_SHIFT = 4  # ... of `sums`
@@ -269,9 +269,9 @@ async def _cells(switch: Switch, counter: str, cells: Sequence[int]) -> list[tup
     """Those above zero, as (index, packets, bytes); they are many, so nothing but what is needed is decoded."""
     number = switch.p4info.counters[counter].id
     found: list[tuple[int, int, int]] = []
-    async for reply in requests(
-        switch, p4r.ReadRequest(device_id=switch.device_id, entities=_wanted(number, tuple(cells)))
-    ):
+    request = p4r.ReadRequest.FromString(_wanted(number, tuple(cells)))
+    request.device_id = switch.device_id
+    async for reply in requests(switch, request):
         for entity in reply.entities:
             cell = entity.counter_entry
             if cell.counter_id != number:
@@ -282,10 +282,10 @@ async def _cells(switch: Switch, counter: str, cells: Sequence[int]) -> list[tup
 
 
 @lru_cache(maxsize=1024)
-def _wanted(counter: int, cells: Sequence[int]) -> Sequence[p4r.Entity]:
-    return [
-        p4r.Entity(counter_entry=p4r.CounterEntry(counter_id=counter, index=p4r.Index(index=index))) for index in cells
-    ]
+def _wanted(counter: int, cells: Sequence[int]) -> bytes:
+    """What asks for them, but for the switch: to decode it takes a fifth of what it takes to make it."""
+    cell = [p4r.CounterEntry(counter_id=counter, index=p4r.Index(index=index)) for index in cells]
+    return p4r.ReadRequest(entities=[p4r.Entity(counter_entry=it) for it in cell]).SerializeToString()
 
 
 def _above_zero(entries: Iterable[P4CounterEntry]) -> list[tuple[int, int, int]]:

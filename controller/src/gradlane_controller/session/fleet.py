@@ -15,6 +15,8 @@ from gradlane_controller.session.convergences import Convergences
 from gradlane_controller.session.counters import Counters, Glances, SwitchCounters, collect, read_counters
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
+_GLANCED_AT = 4  # switches at a time: of all at once the answers would keep the event loop from what is urgent
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -50,9 +52,11 @@ class Fleet(Mapping[str, ManagedSwitch]):
     async def counters(self, plan: Plan, glances: Glances | None = None) -> Counters:
         """The counters of every switch that is there, as `read_counters` has it. Raises SwitchError if none is."""
         present = [managed for managed in self.values() if managed.ready]
+        places = asyncio.Semaphore(_GLANCED_AT if glances else len(self))
 
         async def read(managed: ManagedSwitch) -> SwitchCounters:
-            return await managed.connection.execute(lambda switch: read_counters(switch, plan, glances))
+            async with places:
+                return await managed.connection.execute(lambda switch: read_counters(switch, plan, glances))
 
         results = await asyncio.gather(*map(read, present), return_exceptions=True)
         found = [it for it in results if isinstance(it, SwitchCounters)]

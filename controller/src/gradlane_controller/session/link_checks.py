@@ -4,7 +4,7 @@
 import asyncio
 from collections.abc import Callable, Collection
 
-from gradlane_controller.network.links import ENOUGH, ROUND, Links
+from gradlane_controller.network.links import ENOUGH, OFTEN, ROUND, Links
 from gradlane_controller.session.managed_switch import ManagedSwitch
 
 _LATE = 1.5  # of its time: a round that takes longer says nothing, as the machine is busy
@@ -22,16 +22,20 @@ class LinkChecks:
     async def run(self) -> None:
         """Checks every link, until cancelled."""
         loop = asyncio.get_running_loop()
+        part = 0  # of a round
         while True:
+            often = self._links.often
+            part = (part + 1) % OFTEN if often else 0
+            seconds = ROUND / OFTEN if often else ROUND
             begun, present = loop.time(), self._present()
-            frames = self._links.begin()
+            frames = self._links.begin(whole=part == 0)
             sending = {
                 managed.where.name: managed.send(frames.get(managed.where.name, ()))
                 for managed in self._switches
                 if managed.where.name in present
             }
-            await asyncio.sleep(ROUND)
-            timely = loop.time() <= begun + _LATE * ROUND
+            await asyncio.sleep(seconds)
+            timely = loop.time() <= begun + _LATE * seconds
             unsent = {name for name, sent in sending.items() if name in frames and (sent is None or not sent.done())}
             punctual = present - unsent if timely else frozenset[str]()
             if self._links.judge(present & self._present(), punctual):
