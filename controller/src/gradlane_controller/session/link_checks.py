@@ -23,8 +23,10 @@ class LinkChecks:
         """Checks every link, until cancelled."""
         loop = asyncio.get_running_loop()
         part = 0  # of a round
+        busy = False  # the machine is too busy for parts of rounds, as long as a link is in doubt
         while True:
-            often = self._links.often
+            busy = busy and self._links.often
+            often = self._links.often and not busy
             part = (part + 1) % OFTEN if often else 0
             seconds = ROUND / OFTEN if often else ROUND
             begun, present = loop.time(), self._present()
@@ -36,6 +38,7 @@ class LinkChecks:
             }
             await asyncio.sleep(seconds)
             timely = loop.time() <= begun + _LATE * seconds
+            busy = busy or (often and not timely)
             unsent = {name for name, sent in sending.items() if name in frames and (sent is None or not sent.done())}
             punctual = present - unsent if timely else frozenset[str]()
             if self._links.judge(present & self._present(), punctual):
