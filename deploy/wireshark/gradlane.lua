@@ -135,7 +135,8 @@ for value, bits in pairs(LANE_BITS) do
     types[value] = lane_types[value]
 end
 local type_field = field(ProtoField.uint8("gradlane.element_type.type", "Type", base.DEC, types, 0x0F))
-local reduction_field = field(ProtoField.uint8("gradlane.element_type.reduction", "Reduction", base.DEC, REDUCTIONS, 0xF0))
+local reduction_field = field(
+    ProtoField.uint8("gradlane.element_type.reduction", "Reduction", base.DEC, REDUCTIONS, 0xF0))
 local number_field = field(ProtoField.uint16("gradlane.tensor.number", "Number", base.DEC))
 local partition_field = field(ProtoField.uint16("gradlane.tensor.partition", "Partition", base.DEC))
 local elements_field = field(ProtoField.bytes("gradlane.elements", "Elements"))
@@ -158,10 +159,13 @@ gradlane.fields = all
 -- What is wrong has the name of the count of a receiver that refuses it.
 local wrong = {}
 for _, name in ipairs({ "header", "job", "length", "range", "budget", "trace", "sum" }) do
-    wrong[name] = ProtoExpert.new("gradlane.bad_" .. name, "Receivers refuse it", expert.group.MALFORMED, expert.severity.ERROR)
+    wrong[name] = ProtoExpert.new(
+        "gradlane.bad_" .. name, "Receivers refuse it", expert.group.MALFORMED, expert.severity.ERROR)
 end
-local trimmed = ProtoExpert.new("gradlane.trimmed", "A switch has cut off the payload", expert.group.SEQUENCE, expert.severity.NOTE)
-local partial = ProtoExpert.new("gradlane.partial", "The capture has less of it", expert.group.UNDECODED, expert.severity.NOTE)
+local trimmed = ProtoExpert.new(
+    "gradlane.trimmed", "A switch has cut off the payload", expert.group.SEQUENCE, expert.severity.NOTE)
+local partial = ProtoExpert.new(
+    "gradlane.partial", "The capture has less of it", expert.group.UNDECODED, expert.severity.NOTE)
 gradlane.experts = {
     wrong.header, wrong.job, wrong.length, wrong.range, wrong.budget, wrong.trace, wrong.sum, trimmed, partial,
 }
@@ -220,7 +224,8 @@ local function add_bitmap(tree, range, h, final)
     item:add(arrived_field, range, arrived):set_generated()
     item:add(missing_field, range, missing):set_generated()
     if missing > 0 then item:add(which_field, range, which):set_generated() end
-    local text = ", " .. arrived .. " of " .. (slices < h.slices and "the first " or "") .. slices .. (final and " count" or " arrived")
+    local text = string.format(", %d of %s%d %s",
+        arrived, slices < h.slices and "the first " or "", slices, final and "count" or "arrived")
     return missing > 0 and text .. ", missing " .. which or text
 end
 
@@ -246,10 +251,11 @@ local function add_hops(tree, range)
         local part = range((place - 1) * HOP_BYTES, HOP_BYTES)
         local hop = tree:add(hop_field, part)
         local v, items = read(hop, part, HOP)
+        local color = COLORS[v.color] or "unknown color"
         local depth = v.depth_unit == 0 and v.depth .. " packets" or v.depth * v.depth_unit .. " bytes"
         items.depth:append_text(" (" .. depth .. ")")
         hop:set_text(string.format("Switch %d, port %d to %d, class %d, %s, %d ns in the queue, which has %s",
-            v.switch_id, v.ingress_port, v.egress_port, v.queue_class, COLORS[v.color] or "unknown color", v.wait, depth))
+            v.switch_id, v.ingress_port, v.egress_port, v.queue_class, color, v.wait, depth))
         if v.queue_class > 7 or v.color > 3 then
             hop:add_proto_expert_info(wrong.trace, "No switch writes this class or color")
         end
@@ -286,7 +292,8 @@ local function add_sum(tree, range, h, flags, whole)
             items.members:add(member_field, parts.members, rank):set_generated()
         end
     end
-    -- Without members it is a worker's own; with some it may be a partial sum, or a worker's that names who may be missing.
+    -- Without members it is a worker's own; with some it may be a partial sum, or a worker's that names who may be
+    -- missing.
     local terms = #ranks
     if not flags.PULL then terms = #ranks == 0 and 1 or nil end
     local bits, lanes = LANE_BITS[h.element_type % 16], range:len() - SUM_BYTES
@@ -297,7 +304,8 @@ local function add_sum(tree, range, h, flags, whole)
             "%d bytes of lanes: there are 1 to %d words of %d bytes", lanes, MAX_SUM_WORDS, SUM_WORD))
     end
     if bits and lanes > 0 then
-        text = text .. string.format(", %d lanes of %d bits", add_lanes(tree, range(SUM_BYTES), bits, v.exponent, terms), bits)
+        local count = add_lanes(tree, range(SUM_BYTES), bits, v.exponent, terms)
+        text = text .. string.format(", %d lanes of %d bits", count, bits)
     end
     return text
 end
@@ -317,14 +325,17 @@ local function check(tree, h, flags)
     if h.slice >= h.slices then refuse("range", "Slice %d is none of %d, which begin with 0", h.slice, h.slices) end
     if h.flags >= 2 ^ #FLAGS then refuse("header", "A flag is not assigned") end
     if flags.RETURNED and kind ~= KIND.TRACE then refuse("header", "RETURNED is of a TRACE alone") end
-    if flags.SUM and kind ~= KIND.DATA and kind ~= KIND.REPAIR then refuse("header", "SUM is of a DATA or REPAIR alone") end
-    local known = flags.SUM and lane_types or TYPES
-    if not known[h.element_type % 16] then refuse("header", "Elements of type %d are not assigned here", h.element_type % 16) end
-    if not REDUCTIONS[math.floor(h.element_type / 16)] then
-        refuse("header", "Reduction %d is not assigned", math.floor(h.element_type / 16))
+    if flags.SUM and kind ~= KIND.DATA and kind ~= KIND.REPAIR then
+        refuse("header", "SUM is of a DATA or REPAIR alone")
     end
+    local known = flags.SUM and lane_types or TYPES
+    local elements, reduction = h.element_type % 16, math.floor(h.element_type / 16)
+    if not known[elements] then refuse("header", "Elements of type %d are not assigned here", elements) end
+    if not REDUCTIONS[reduction] then refuse("header", "Reduction %d is not assigned", reduction) end
     if h.way > WAYS then refuse("header", "There are ways 1 to %d, and 0, not %d", WAYS, h.way) end
-    if h.budget > h.slices then refuse("budget", "More slices than the message has may be lost: %d of %d", h.budget, h.slices) end
+    if h.budget > h.slices then
+        refuse("budget", "More slices than the message has may be lost: %d of %d", h.budget, h.slices)
+    end
 end
 
 -- What its kind says of `length`; nil if that is right.
@@ -333,11 +344,14 @@ local function wrong_length(h)
     if kind == KIND.PROBE and length > 0 then return "length", "A PROBE has no payload" end
     if kind == KIND.BITMAP or kind == KIND.STOP then
         local needed = math.ceil(h.slices / 8)
-        if length ~= needed then return "length", string.format("A bitmap of %d slices has %d bytes, not %d", h.slices, needed, length) end
+        if length ~= needed then
+            return "length", string.format("A bitmap of %d slices has %d bytes, not %d", h.slices, needed, length)
+        end
     elseif kind == KIND.REPORT and length ~= REPORT_BYTES then
         return "length", string.format("A REPORT has %d bytes, not %d", REPORT_BYTES, length)
     elseif kind == KIND.TRACE and (length % HOP_BYTES > 0 or length > MAX_HOPS * HOP_BYTES) then
-        return "trace", string.format("A TRACE has at most %d records of %d bytes, not %d bytes", MAX_HOPS, HOP_BYTES, length)
+        return "trace", string.format(
+            "A TRACE has at most %d records of %d bytes, not %d bytes", MAX_HOPS, HOP_BYTES, length)
     end
 end
 
@@ -357,8 +371,10 @@ local function told(h, flags, destination)
     local kind = KINDS[h.kind] or "kind " .. h.kind
     local tensor = h.tensor < FIRST_GROUP and "tensor " .. math.floor(h.tensor / 16) .. "." .. h.tensor % 16
         or "group operation " .. h.tensor
-    local text = { kind, flags.SUM and (flags.PULL and " result" or " contribution") or flags.PULL and " pull" or " push",
-        " job ", h.job, ", ", h.source, " -> ", tostring(destination), ", step ", h.step, ", ", tensor, ", message ", h.message }
+    local phase = flags.PULL and "pull" or "push"
+    if flags.SUM then phase = flags.PULL and "result" or "contribution" end
+    local text = { string.format("%s %s job %d, %d -> %s, step %d, %s, message %d",
+        kind, phase, h.job, h.source, tostring(destination), h.step, tensor, h.message) }
     if h.kind == KIND.BITMAP or h.kind == KIND.STOP then
         text[#text + 1] = ", budget " .. h.budget
     else
@@ -393,7 +409,8 @@ local function add_datagram(tvb, pinfo, root, offset, left)
     local range = tvb(offset)
     local tree = root:add(gradlane, range)
     if left < HEADER_BYTES then
-        tree:add_proto_expert_info(wrong.header, string.format("%d bytes are no header, which has %d", left, HEADER_BYTES))
+        tree:add_proto_expert_info(
+            wrong.header, string.format("%d bytes are no header, which has %d", left, HEADER_BYTES))
         return left, nil, "short datagram: " .. left .. " bytes"
     elseif range:len() < HEADER_BYTES then
         tree:add_proto_expert_info(partial, "The capture has only a part of the header")
@@ -450,17 +467,12 @@ end
 
 function gradlane.dissector(tvb, pinfo, root)
     pinfo.cols.protocol = "Gradlane"
-    if tvb:len() == 0 then
-        root:add(gradlane, tvb()):add_proto_expert_info(wrong.header, "An empty datagram")
-        pinfo.cols.info = "short datagram: 0 bytes"
-        return 0
-    end
     local on_wire, offset, count, first = tvb:reported_len(), 0, 0, nil
     repeat
         local bytes, h, text = add_datagram(tvb, pinfo, root, offset, on_wire - offset)
         offset, count, first = offset + bytes, count + 1, first or text
         local rest = on_wire - offset
-        local more = h and rest > 0 and offset < tvb:len() and follows(tvb, offset, h)
+        local more = h and rest > 0 and follows(tvb, offset, h)
         if rest > 0 and h and not more and tvb:len() == on_wire then
             root:add(gradlane, tvb(offset)):add_proto_expert_info(
                 wrong.length, string.format("%d bytes more than the header says", rest))
