@@ -62,8 +62,9 @@ WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 # For `make bench-agent` alone: without them it leaves MPI out.
 MPI_PACKAGES := openmpi-bin libopenmpi-dev
-# For the page in a browser, the store in PostgreSQL, metrics in Prometheus, and completion: else these tests are skipped.
-TEST_PACKAGES := chromium postgresql prometheus zsh man-db
+# For the page in a browser, the store in PostgreSQL, metrics in Prometheus, completion, and captures: else these tests
+# are skipped.
+TEST_PACKAGES := chromium postgresql prometheus zsh man-db tshark
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
@@ -262,6 +263,10 @@ dashboard: $(VENV)/.ready ## The controller's page on a recorded run, at http://
 man: $(VENV)/.ready-test ## Manual pages of the commands, from their flags -> out/man
 	$(BIN)/python deploy/man.py out/man
 
+.PHONY: wireshark
+wireshark: $(VENV)/.ready ## Write Wireshark's dissector again, from gradlane.wire and deploy/wireshark
+	$(BIN)/python deploy/wireshark/build.py
+
 .PHONY: p4
 p4: ## Compile the P4 program, and the tests' programs that changed, with p4c
 	python3 p4src/build.py
@@ -330,7 +335,7 @@ $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt 
 	echo "make: $(FUZZ_PACKAGES) can't be installed: the tests of fuzzing will be skipped"
 	@dpkg -s $(TEST_PACKAGES) >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(TEST_PACKAGES); } || \
-	echo "make: $(TEST_PACKAGES) can't be installed: some tests of the page, PostgreSQL, Prometheus or completion will be skipped"
+	echo "make: $(TEST_PACKAGES) can't be installed: some tests of the page, PostgreSQL, Prometheus, completion or captures will be skipped"
 	@$(BIN)/python controller/page/build.py --install || \
 	echo "make: npm can't install controller/page/package-lock.json: some tests of the page will be skipped"
 	touch $@
