@@ -29,6 +29,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         self.count: Callable[[], None] = lambda: None  # runs before counters are read
         self._streams: dict[int, SimpleQueue[p4r.StreamMessageResponse | None]] = {}
         self._highest_bid = 0
+        self._device: int | None = None  # that the first client has asked for
         self._lock = threading.Lock()
         self._server: grpc.Server | None = None
         self.port = 0
@@ -60,7 +61,9 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
     def StreamChannel(self, requests, context):
         answers: SimpleQueue[p4r.StreamMessageResponse | None] = SimpleQueue()
         with self._lock:
-            self._bid(answers, next(requests).arbitration.election_id.low, context)
+            first = next(requests).arbitration
+            self._device = self._device or first.device_id
+            self._bid(answers, first.election_id.low, context)
         threading.Thread(target=self._listen, args=(requests, answers, context), daemon=True).start()
         while (answer := answers.get()) is not None:
             yield answer
@@ -167,7 +170,7 @@ class FakeSwitch(p4r_grpc.P4RuntimeServicer):
         return p4r.Error()
 
     def Read(self, request, context):
-        if request.device_id != 1:
+        if self._device not in (None, request.device_id):
             context.abort(grpc.StatusCode.NOT_FOUND, f"no device {request.device_id}")
         if self.config is None:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "No forwarding pipeline config set for this device.")
