@@ -14,6 +14,15 @@ from gradlane.data_parallel.bucket import Bucket
 from tests.frameworks import problem
 
 
+@jax.jit
+def late(value: Any) -> Any:
+    """The same value in a while: JAX goes on meanwhile."""
+    matrix = jnp.ones((1000, 1000))
+    for _ in range(10):
+        matrix = jnp.tanh(matrix @ matrix * value)
+    return value + 0 * matrix[0, 0]
+
+
 def check_trees(rank: int) -> None:
     def reduce(tree: Any) -> Any:
         constant = jnp.full(2, rank, jnp.int32)  # of no argument of the function
@@ -62,10 +71,15 @@ def check_order(communicator: Any) -> None:
     def at_once(value: Any) -> Any:
         return gl.allreduce(value, gl.Max)
 
-    pending = [*backward(jnp.float32(6)), at_once(jnp.float32(6))]
+    at_once.lower(jnp.float32(0)).compile()
+    pending = [*backward(jnp.float32(6)), at_once(late(jnp.float32(6)))]
     gl.allreduce(jnp.float32(7))
     assert called == list(range(8)), called
     assert list(map(float, pending)) == list(range(7))
+    called.clear()
+    constant = jnp.float32(3)
+    again = jax.jit(lambda: gl.allreduce(constant))
+    assert (float(again()), float(again()), called) == (3.0, 3.0, [3, 3])
     del communicator.all_reduce
 
 
@@ -121,9 +135,9 @@ def main() -> None:
     check_optax(rank)
     problem.tell([], [np.zeros(1)])
     if rank == 1:
-        time.sleep(2)
+        time.sleep(1)
     # JAX still runs it when the program ends.
-    jax.jit(gl.mean)([jnp.ones((1000, 1000))])
+    jax.jit(gl.mean)(late(jnp.float32(1)))
 
 
 if __name__ == "__main__":
