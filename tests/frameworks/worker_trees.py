@@ -136,8 +136,10 @@ def main() -> None:
     problem.tell([], [np.zeros(1)])
     if rank == 1:
         time.sleep(1)
-    # JAX still runs it when the program ends.
+    # JAX still runs it when a rank leaves the job, and when a program ends.
     jax.jit(gl.mean)(late(jnp.float32(1)))
+    if rank == 0:
+        gl.shutdown()
 
 
 if __name__ == "__main__":
