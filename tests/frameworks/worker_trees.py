@@ -133,6 +133,11 @@ def main() -> None:
     check_order(communicator)
     check_models(rank)
     check_optax(rank)
+    mean = jax.jit(gl.mean)
+    for _ in range(2):  # a function outlives the job that it was compiled in
+        assert mean([jnp.full(2, rank, jnp.float32)])[0].tolist() == [0.5] * 2
+        gl.shutdown()
+        gl.init()
     problem.tell([], [np.zeros(1)])
     if rank == 1:
         time.sleep(1)

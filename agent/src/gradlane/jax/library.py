@@ -18,12 +18,16 @@ def call(function: Callable[..., Any], results: Any, arrays: Sequence[Any]) -> A
     another. `results`: their shapes and types. Raises what the function does; where it was traced, JAX raises a
     JaxRuntimeError that quotes it.
     """
-    # Of a function that is traced even a constant is traced.
+
+    def on_host(*values: Any) -> Any:
+        return function(*map(np.asarray, values))
+
+    # Where a function is traced, zeros are, too; so are calls on nothing but constants.
     if any(isinstance(array, jax.core.Tracer) for array in (jax.numpy.zeros(()), *arrays)):
-        return _io_callback(lambda *values: function(*map(np.asarray, values)), results, *arrays, ordered=True)
+        return _io_callback(on_host, results, *arrays, ordered=True)
     jax.effects_barrier()
     # Copies: what stays in shared memory counts as the agent's.
-    return jax.tree.map(jax.numpy.array, function(*map(np.asarray, arrays)))
+    return jax.tree.map(jax.numpy.array, on_host(*arrays))
 
 
 def shape_of(array: Any) -> Any:

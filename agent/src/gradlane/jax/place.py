@@ -26,5 +26,8 @@ def init(job_file: str | Path | Job | None = None, rank: int | None = None, *mor
 
 def shutdown() -> None:
     """Leaves the job once JAX has run what it was given. Raises AgentError if the job has failed."""
-    jax.effects_barrier()
-    world.shutdown()
+    try:
+        jax.effects_barrier()
+    finally:
+        world.shutdown()
+    jax.clear_caches()  # what is compiled calls this job's tensors
