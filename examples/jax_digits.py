@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from sklearn.datasets import load_digits
 
-import gradlane
+import gradlane.jax
 
 Parameters = list[tuple[jax.Array, jax.Array]]
 
@@ -48,24 +48,20 @@ def main() -> None:
         (jnp.asarray(random.normal(0, (2 / m) ** 0.5, (m, n)), jnp.float32), jnp.zeros(n, jnp.float32))
         for m, n in ((64, 256), (256, 256), (256, 10))
     ]
-    gradient = jax.jit(jax.value_and_grad(loss))
 
-    with gradlane.Communicator(options.job, rank=options.rank, socket=options.socket) as communicator:
-        for step in range(options.steps):
-            chosen = random.permutation(len(train_inputs))[: 32 * communicator.size]
-            mine = chosen[communicator.rank :: communicator.size]
-            value, gradients = gradient(parameters, train_inputs[mine], train_labels[mine])
-            # The back of the network is ready first. A tensor's name is the same on all ranks and in all steps: what
-            # is lost of it in one step, within the job's tolerance, is made up for in the next.
-            leaves, tree = jax.tree.flatten(gradients)
-            handles = [
-                communicator.all_reduce(np.asarray(leaf), name=f"gradient {index}", layers=index, asynchronous=True)
-                for index, leaf in reversed(list(enumerate(leaves)))
-            ]
-            mean = jax.tree.unflatten(tree, [handle.wait() for handle in reversed(handles)])
-            parameters = jax.tree.map(lambda p, g: p - 0.1 * g, parameters, mean)
-            if step % 10 == 9:
-                print(f"step {step + 1}: loss {value:.3f}", flush=True)
+    @jax.jit
+    def train(parameters: Parameters, inputs: jax.Array, labels: jax.Array) -> tuple[Parameters, jax.Array]:
+        value, gradients = jax.value_and_grad(loss)(parameters, inputs, labels)
+        means = gradlane.jax.mean(gradients)  # over all ranks
+        return jax.tree.map(lambda p, g: p - 0.1 * g, parameters, means), value
+
+    gradlane.jax.init(options.job, options.rank, options.socket)
+    rank, size = gradlane.jax.rank(), gradlane.jax.size()
+    for step in range(options.steps):
+        mine = random.permutation(len(train_inputs))[: 32 * size][rank::size]
+        parameters, value = train(parameters, train_inputs[mine], train_labels[mine])
+        if step % 10 == 9:
+            print(f"step {step + 1}: loss {value:.3f}", flush=True)
     accuracy = jnp.mean(jnp.argmax(logits(parameters, test_inputs), 1) == test_labels)
     print(f"accuracy {accuracy:.3f}")
 

@@ -36,6 +36,28 @@ def test_tensorflow_learns_bit_for_bit_as_its_own_strategy(job: Path) -> None:
     assert ours == theirs
 
 
+@needs("jax", "optax")
+@pytest.mark.parametrize("arm", ["eager", "jit", "optax"])
+def test_jax_learns_bit_for_bit_as_one_process_with_the_mean_gradient(arm: str, job: Path) -> None:
+    ours = run("worker_jax", arm, **within(job))
+    assert ours[0]["parameters"] == ours[1]["parameters"]
+    assert ours[0]["losses"][-1] < 0.7 * ours[0]["losses"][0]
+    [alone] = run("worker_jax", "alone", ranks=1)
+    assert (ours[0]["losses"], ours[0]["parameters"]) == (alone["losses"], alone["parameters"])
+
+
+@needs("jax")
+def test_jax_distributed_says_which_rank_a_process_is(job: Path) -> None:
+    [port] = free_ports(1)
+    first, second = run("worker_jax", "jit", COORDINATOR=f"127.0.0.1:{port}", **within(job))
+    assert first["parameters"] == second["parameters"]
+
+
+@needs("jax", "optax")
+def test_jax_reduces_every_kind_of_tree_in_the_order_of_the_program(job: Path) -> None:
+    run("worker_trees", **within(job))
+
+
 @needs("keras")
 @pytest.mark.parametrize("backend", [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "torch", "jax")])
 def test_keras_learns_as_one_process_with_all_examples(backend: str, job: Path) -> None:

@@ -18,17 +18,17 @@ ARMS = {
         *("worker_keras", "fit", {"KERAS_BACKEND": "tensorflow"}),
         "tensorflow.python.framework.errors_impl.UnknownError: ",
     ),
+    "eager jax": ("worker_jax", "eager", {}, "gradlane.errors.AgentError: "),
+    "jit": ("worker_jax", "jit", {}, "jax.errors.JaxRuntimeError: "),
     "jax": ("worker_keras", "fit", {"KERAS_BACKEND": "jax"}, "jax.errors.JaxRuntimeError: "),
     "torch": ("worker_keras", "fit", {"KERAS_BACKEND": "torch"}, "gradlane.errors.AgentError: "),
 }
+NEEDS = {"eager jax": "jax", "jit": "jax", "jax": "jax", "torch": "torch"}
 
 
 @pytest.mark.parametrize(
     "arm",
-    [
-        pytest.param(arm, marks=needs("keras", "torch" if arm == "torch" else "jax" if arm == "jax" else "tensorflow"))
-        for arm in ARMS
-    ],
+    [pytest.param(arm, marks=needs("keras", NEEDS.get(arm, "tensorflow"))) for arm in ARMS],
 )
 def test_a_killed_worker_is_named(arm: str, tmp_path: Path) -> None:
     program, kind, environment, error = ARMS[arm]
@@ -40,16 +40,20 @@ def test_a_killed_worker_is_named(arm: str, tmp_path: Path) -> None:
     assert "rank 1 (h1, " in living.stderr.split(error)[1], living.stderr
 
 
-@needs("tensorflow")
-def test_a_missing_agent_and_a_wrong_job_file_are_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "arm"),
+    [
+        pytest.param("worker_tensorflow", "eager", marks=needs("tensorflow")),
+        pytest.param("worker_jax", "jit", marks=needs("jax")),
+    ],
+)
+def test_a_missing_agent_and_a_wrong_job_file_are_named(program: str, arm: str, tmp_path: Path) -> None:
     job = job_file(tmp_path, loopback(2))
-    [ended] = run_to_end(
-        "worker_tensorflow", "eager", ranks=1, GRADLANE_JOB=str(job), GRADLANE_SOCKET=str(tmp_path / "no.sock")
-    )
+    [ended] = run_to_end(program, arm, ranks=1, GRADLANE_JOB=str(job), GRADLANE_SOCKET=str(tmp_path / "no.sock"))
     assert ended.returncode == 1
     assert "gradlane.errors.AgentError: " in ended.stderr
     assert f"{tmp_path / 'no.sock'} (No such file or directory): start it with `gradlane agent`" in ended.stderr
     job.write_text(job.read_text().replace("rate =", "rat ="))
-    [ended] = run_to_end("worker_tensorflow", "eager", ranks=1, **within(job))
+    [ended] = run_to_end(program, arm, ranks=1, **within(job))
     assert ended.returncode == 1
     assert f"JobError: {job}:15: transport.rate: is missing; is 'rat' meant to be it?" in ended.stderr

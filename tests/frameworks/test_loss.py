@@ -24,6 +24,7 @@ WIDTHS = "20 512 512 5"  # messages of about 360 datagrams, of which 10 need not
     ("program", "arm", "backend"),
     [
         pytest.param("worker_tensorflow", "function", "tensorflow", marks=needs("tensorflow")),
+        pytest.param("worker_jax", "jit", "jax", marks=needs("jax")),
         *(
             pytest.param("worker_keras", "fit", name, marks=needs("tensorflow", "keras", name))
             for name in ("jax", "torch")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The programs of docs/tensorflow.md do what the page says, as they are pasted, by the command that it names."""
+"""The programs of the frameworks' pages do what these say, as they are pasted, by the command that they name."""
 
 import os
 import re
@@ -13,26 +13,32 @@ from tests.frameworks.ranks import PATIENCE, needs
 from tests.support.agents import NETWORK
 from tests.support.paths import DOCS, EXAMPLES
 
-PAGE = (DOCS / "tensorflow.md").read_text()
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-[COMMAND] = re.findall(r"^    (for rank in .*)$", PAGE, re.MULTILINE)
+# Of each program: its page and number there, how many losses it tells, and the backends that it runs on.
+PROGRAMS = [("tensorflow", 0, 1, ["tensorflow"]), ("tensorflow", 1, 5, ["tensorflow", "jax", "torch"])]
 
 
 @pytest.mark.parametrize(
-    ("program", "backend"),
+    ("page", "program", "count", "backend"),
     [
-        pytest.param(program, backend, marks=needs("keras", backend))
-        for program, backend in [(0, "tensorflow"), *((1, name) for name in ("tensorflow", "jax", "torch"))]
+        *(
+            pytest.param(page, program, count, backend, marks=needs("keras", backend))
+            for page, program, count, backends in PROGRAMS
+            for backend in backends
+        ),
+        pytest.param("jax", 0, 1, "jax", marks=needs("jax", "optax")),
     ],
 )
-def test_a_program_of_the_page_learns(program: int, backend: str, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(PROGRAMS[program])
+def test_a_program_of_the_page_learns(page: str, program: int, count: int, backend: str, tmp_path: Path) -> None:
+    text = (DOCS / f"{page}.md").read_text()
+    programs = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    [command] = re.findall(r"^    (for rank in .*)$", text, re.MULTILINE)
+    (tmp_path / "train.py").write_text(programs[program])
     (tmp_path / "examples").mkdir()
     job = (EXAMPLES / "job.toml").read_text().replace("127.0.0", NETWORK)  # other tests run beside this one
     (tmp_path / "examples/job.toml").write_text(job)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        COMMAND,
+        command,
         shell=True,
         cwd=tmp_path,
         env=os.environ | {"PATH": path, "KERAS_BACKEND": backend, "TF_CPP_MIN_LOG_LEVEL": "2"},
@@ -42,5 +48,5 @@ def test_a_program_of_the_page_learns(program: int, backend: str, tmp_path: Path
         check=False,
     )
     losses = [float(loss) for loss in re.findall(r"loss:? ([0-9.]+)", done.stdout)]
-    assert len(losses) == (1, 5)[program], done.stderr[-5000:]  # of rank 0 alone
-    assert losses[-1] < (3.0, 0.9 * losses[0])[program]
+    assert len(losses) == count, done.stderr[-5000:]  # of rank 0 alone
+    assert losses[-1] < (3.0 if count == 1 else 0.9 * losses[0])

@@ -23,7 +23,7 @@ def DistributedOptimizer(optimizer: Any) -> Any:
                 "on JAX a LossScaleOptimizer can't be distributed: use mixed_bfloat16, which needs none, in place of "
                 "mixed_float16"
             )
-        from gradlane.keras.jax import means
+        from gradlane.jax.gradients import means
 
         return wrap(optimizer, means)
     return wrap(optimizer, _means)
