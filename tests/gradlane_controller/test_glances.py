@@ -35,7 +35,7 @@ def test_a_glance_finds_all_that_was_counted_before_and_soon_what_is_new(fake_sw
             fake_switch.read_cells.clear()
             for row in it.do(it.it.counters, glances).decisions:
                 packets[row.job] += row.packets
-            asked.append(sum(counter == DECISIONS for counter, _ in fake_switch.read_cells))
+            asked.append(sum(counter == DECISIONS for counter, _ in list(fake_switch.read_cells)))
             return packets
 
         asked: list[int] = []
@@ -50,7 +50,7 @@ def test_a_glance_finds_all_that_was_counted_before_and_soon_what_is_new(fake_sw
             for key, (packets, octets) in list(fake_switch.counters.items()):
                 fake_switch.counters[key] = packets + 1, octets
             assert glance() == {job: packets + more for job, packets in counted.items()}
-        every = max(Counter(index >> 11 for _, index in fake_switch.read_cells).values())  # cells of a job
+        every = max(Counter(index >> 11 for _, index in list(fake_switch.read_cells)).values())  # cells of a job
         assert set(asked) <= {LOOKED_AT * every + known for known in range(len(counted) + 1)}
         counted = {job: packets + more for job, packets in counted.items()}
         index = next(iter(fake_switch.counters))
