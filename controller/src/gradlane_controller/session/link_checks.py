@@ -32,7 +32,7 @@ class LinkChecks:
             begun, present = loop.time(), self._present()
             frames = self._links.begin(whole=part == 0)
             sending = {
-                managed.where.name: managed.send(frames.get(managed.where.name, ()))
+                managed.where.name: managed.send(frames.get(managed.where.name) or ())
                 for managed in self._switches
                 if managed.where.name in present
             }
