@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "io/clock.h"
+
 enum {
     RING = 64,        /* trains, 4 MiB: what the loop may be behind */
     SETTLED_MS = 1,   /* nothing has come for so long: the loop's next sleep is as good */
@@ -27,7 +29,6 @@ typedef struct {
     const uint8_t *bytes;
     uint32_t length, segment;
     bool congested, held;
-    uint64_t now;
 } train;
 
 enum { LOOP, THREAD };
@@ -56,9 +57,10 @@ static void wake_loop(reader *r) {
 
 static void put(void *context, const uint8_t *bytes, uint32_t length, uint32_t segment, bool congested, bool held,
                 uint64_t now) {
+    (void)now;
     reader *r = context;
     buffer_hold(r->in.buffers, bytes);
-    r->ring[r->filled % RING] = (train){bytes, length, segment, congested, held, now};
+    r->ring[r->filled % RING] = (train){bytes, length, segment, congested, held};
     __atomic_store_n(&r->filled, r->filled + 1, __ATOMIC_RELEASE);
 }
 
@@ -157,15 +159,19 @@ bool reader_sleeps(reader *r) {
 }
 
 bool reader_take(reader *r, take_train *take, void *context) {
-    if (r->slept && !__atomic_exchange_n(&r->asleep, false, __ATOMIC_SEQ_CST)) {
-        uint64_t count;
-        if (read(r->ready, &count, sizeof count) < 0) return true; /* it is about to be written */
+    uint64_t count;
+    if (r->slept) {
+        r->slept = false;
+        __atomic_store_n(&r->asleep, false, __ATOMIC_SEQ_CST);
+        /* Nothing: something else has ended the sleep. If it is written only now, the next sleep is short. */
+        if (read(r->ready, &count, sizeof count) < 0) count = 0;
     }
-    r->slept = false;
+    /* Not when it was read: the engine has seen later times since, as it has sent. */
+    const uint64_t now = gl_now();
     for (int i = 0; i < RECEIVE_BATCH && has_some(r); i++) {
         const train t = r->ring[r->taken % RING];
         __atomic_store_n(&r->taken, r->taken + 1, __ATOMIC_RELEASE);
-        take(context, t.bytes, t.length, t.segment, t.congested, t.held, t.now);
+        take(context, t.bytes, t.length, t.segment, t.congested, t.held, now);
         buffer_release(r->in.buffers, t.bytes);
     }
     return has_some(r);

@@ -2,7 +2,7 @@
  *
  * A thread that reads the sockets while much comes, so that the loop has the time to reduce and to send: half of what the
  * loop takes is the kernel's copy out of a socket. The sockets are read by one of the two at a time. The loop hands them
- * over when it finds a full batch, and gets them back when nothing has come for a while; so what comes seldom wakes one
+ * over when much is there at once, and gets them back when nothing has come for a while; so what comes seldom wakes one
  * thread, as it does without this one.
  */
 #ifndef GRADLANE_READER_H
