@@ -6,6 +6,7 @@ a route for its address alone leads, else to the controller if there is one for 
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -24,10 +25,11 @@ Transmit = Callable[[int, bytes], None]
 
 
 class SimulatedSwitch(p4r_grpc.P4RuntimeServicer):
-    """`transmit` carries a frame that leaves by a port; `writes` counts updates."""
+    """`transmit` carries a frame that leaves by a port; `writes` counts updates, the last of which came at `written_at`
+    (time.monotonic)."""
 
     def __init__(self, schema: P4Schema, transmit: Transmit) -> None:
-        self.writes = 0
+        self.writes, self.written_at = 0, 0.0
         self._schema, self._transmit = schema, transmit
         self._config: p4r.ForwardingPipelineConfig | None = None
         self._held: dict[tuple[str, int], dict[bytes, p4r.Entity]] = {}
@@ -132,7 +134,7 @@ class SimulatedSwitch(p4r_grpc.P4RuntimeServicer):
 
     def _update(self, update: Any) -> int:
         """Its canonical code: OK, or why it is refused."""
-        self.writes += 1
+        self.writes, self.written_at = self.writes + 1, time.monotonic()
         kind, array, key = _place(update.entity)
         if kind == "counter_entry":
             return rpc_code.OK  # nothing counts here

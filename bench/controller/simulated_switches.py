@@ -6,8 +6,9 @@
 With "gradlane-switch" the servers and the data planes are that one's, without its ports; else they are simulated.
 
 Says "ready PORT PORT ..." of 127.0.0.1, one port for each switch. Then answers requests, in JSON: {"op": "cut", "link":
-N} takes the fabric's link N, from 0, away in both directions; {"op": "writes"} tells how many updates each switch was
-sent since this was last asked.
+N} takes the fabric's link N, from 0, away in both directions; {"op": "writes"} does nothing. The answer to both has the
+time `now`, how many updates each switch was sent since the last request, and when the last one of all came, in seconds
+on the machine's monotonic clock.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class RealSwitch(Service):
     """gradlane-switch's P4Runtime server and data plane, used as SimulatedSwitch is."""
 
     def __init__(self, device_id: int, transmit: Transmit) -> None:
-        self.writes = 0
+        self.writes, self.written_at = 0, 0.0
         self._transmit = transmit
         self._switch: Switch | None = None
         super().__init__(device_id, Lock(), self._load, None, CpuPort(CPU_PORT, self.receive))
@@ -54,7 +55,7 @@ class RealSwitch(Service):
                 self._transmit(out, data)
 
     async def Write(self, request: Any, context: Any) -> Any:
-        self.writes += len(request.updates)
+        self.writes, self.written_at = self.writes + len(request.updates), time.monotonic()
         return await super().Write(request, context)
 
 
@@ -95,7 +96,9 @@ async def serve(fabric: LargeFabric, kind: str) -> None:
         request = json.loads(line)
         if request["op"] == "cut":
             switches.cut |= set(fabric.links[request["link"]])
-        print(json.dumps({name: it.writes for name, it in switches.by_name.items()}), flush=True)
+        writes = {name: it.writes for name, it in switches.by_name.items()}
+        last = max(it.written_at for it in switches.by_name.values())
+        print(json.dumps({"now": time.monotonic(), "writes": writes, "last": last}), flush=True)
         for it in switches.by_name.values():
             it.writes = 0
     for server in servers:

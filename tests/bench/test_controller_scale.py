@@ -15,11 +15,14 @@ def test_a_small_fabric(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert scale.main(["--sizes", "3x2x24x3", "--json", "--out", str(tmp_path)]) == 0
     [found] = json.loads(capsys.readouterr().out)["runs"]
     assert (found["switches"], found["hosts"], found["jobs"]) == (5, 24, 3)
-    first, again, added, down = (found[name] for name in ("first", "again", "job_added", "link_down"))
+    first, again, added = (found[name] for name in ("first", "again", "job_added"))
     assert (first["switches"], added["switches"]) == (5, 5)
     assert first["updates"] + added["updates"] >= found["entries"] > 5 * 24, "a route to each host, at each switch"
     assert (again["updates"], again["switches"]) == (0, 0)
-    assert 0 < down["updates"] < first["updates"]
+    assert len(found["links_down"]) == 3
+    for down in found["links_down"]:
+        assert 0 < down["updates"] < first["updates"]
+        assert 0 < down["known"] and 0 < down["seconds"]
     assert found["violations"] == []
 
 
