@@ -73,11 +73,11 @@ class Topology:
         more than three."""
         found: dict[str, int | None] = {}
         for a, b in self.host_pairs():
-            middle = self.middle_switches(a, b)
+            short = self.distance(a, b) == 2  # by far the most in a large leaf-spine: the next switch is the middle
+            middle = {port.peer for port in self.next_ports(a, b)} if short else self.middle_switches(a, b)
             for switch in middle:
                 before = found.get(switch, 0)
-                long = before is None or self.distance(a, b) != 2
-                found[switch] = None if long else max(before or 0, len(middle))
+                found[switch] = None if before is None or not short else max(before, len(middle))
         return found
 
     def cut_off(self, before: "Topology") -> tuple[str, str] | None:
