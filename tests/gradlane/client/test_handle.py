@@ -5,15 +5,18 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from gradlane._core import ffi, lib
 
+from gradlane.client import handle as handles
 from gradlane.client.handle import Callback, Completions, Handle
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
+from tests.support.agents import PATIENCE
 
 
 def lost(ranks: Sequence[int]) -> AgentError:
@@ -63,6 +66,26 @@ def test_a_callback_that_is_added_while_others_run_is_run_too(completions: Compl
     assert heard.wait(10)
     completions.close()
     assert [str(error) for error in told] == ["the end"]
+
+
+def test_a_callback_of_what_is_done_already_is_run_at_once(
+    completions: Completions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that runs it waits for the next completion by then, and there may be none."""
+    monkeypatch.setattr(handles, "_SLICE_SECONDS", 1000.0)
+    agent = ffi.gc(lib.gl_channel_new(completions._channel.pointer, -1), lib.gl_channel_free)
+    command = ffi.new("gl_command *", {"kind": lib.GL_COMMAND_COLLECTIVE})
+    other, handle = (completions.submit(command, (), ()) for _ in range(2))
+    heard = threading.Event()
+    other.add_done_callback(lambda _: None)
+    while lib.gl_channel_take(agent, command):
+        pass
+    lib.gl_channel_complete(agent, handle._slot, lib.GL_DONE)
+    time.sleep(0.2)  # the thread has looked, and waits again
+    handle.add_done_callback(lambda _: heard.set())
+    assert heard.wait(PATIENCE)
+    completions.fail()
+    completions.close()
 
 
 _GARBAGE = """

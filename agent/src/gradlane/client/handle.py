@@ -92,6 +92,8 @@ class Completions:
         """Its callbacks are run when it is done."""
         with self.lock:
             self._watched.add(handle)
+            if handle.done():  # it may have been before it was watched, so nothing else ends the thread's wait
+                lib.gl_client_look(self.client)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="gradlane-completions", daemon=True)
                 self._thread.start()
@@ -114,6 +116,7 @@ class Completions:
     def close(self) -> None:
         """Ends the thread, when the callbacks of what is done have run. The client must have failed or be idle."""
         self._closing = True
+        lib.gl_client_look(self.client)
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()

@@ -156,7 +156,11 @@ void gl_client_fail(gl_client *c) {
     pthread_mutex_unlock(&c->lock);
     for (unsigned slot = 0; slot < GL_SLOTS; slot++)
         if (gl_client_state(c, slot) < GL_DONE) finish(c->memory, slot, GL_FAILED);
-    atomic_fetch_add(&c->memory->completions, 1); /* whoever listens is to look, even if nothing was in flight */
+    gl_client_look(c); /* even if nothing was in flight */
+}
+
+void gl_client_look(gl_client *c) {
+    atomic_fetch_add(&c->memory->completions, 1);
     wake_all(&c->memory->completions);
 }
 

@@ -64,6 +64,8 @@ int gl_client_wait(gl_client *client, unsigned slot, uint64_t us);
 void gl_client_release(gl_client *client, unsigned slot);
 /* The agent is gone: what is in flight fails, and whatever is submitted later. */
 void gl_client_fail(gl_client *client);
+/* Whoever waits for a completion of any command is to look again, as if there were one. */
+void gl_client_look(gl_client *client);
 /* How many completions there have been; waits for at most `us` while there are no more than `seen`. */
 uint32_t gl_client_completions(gl_client *client, uint32_t seen, uint64_t us);
 
