@@ -15,6 +15,17 @@ from tests.support.paths import DOCS, EXAMPLES
 
 # Of each program: its page and number there, how many losses it tells, and the backends that it runs on.
 PROGRAMS = [("tensorflow", 0, 1, ["tensorflow"]), ("tensorflow", 1, 5, ["tensorflow", "jax", "torch"])]
+TRAINERS = {"accelerate": 1, "transformers": 2, "lightning": 3}  # numbers of their programs
+
+
+def text_of(page: str) -> str:
+    """That page of docs/."""
+    return (DOCS / f"{page}.md").read_text()
+
+
+def programs_of(page: str) -> list[str]:
+    """The programs in Python of that page, in their order."""
+    return re.findall(r"^```python\n(.*?)^```", text_of(page), re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -26,16 +37,16 @@ PROGRAMS = [("tensorflow", 0, 1, ["tensorflow"]), ("tensorflow", 1, 5, ["tensorf
             for backend in backends
         ),
         pytest.param("jax", 0, 1, "jax", marks=needs("jax", "optax")),
+        *(pytest.param("trainers", number, 5, "torch", marks=needs(name)) for name, number in TRAINERS.items()),
     ],
 )
 def test_a_program_of_the_page_learns(page: str, program: int, count: int, backend: str, tmp_path: Path) -> None:
-    text = (DOCS / f"{page}.md").read_text()
-    programs = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    [command] = re.findall(r"^    (for rank in .*)$", text, re.MULTILINE)
-    (tmp_path / "train.py").write_text(programs[program])
+    [command] = re.findall(r"^    (for rank in .*|GRADLANE_.* torchrun .*)$", text_of(page), re.MULTILINE)
+    (tmp_path / "train.py").write_text(programs_of(page)[program])
     (tmp_path / "examples").mkdir()
-    job = (EXAMPLES / "job.toml").read_text().replace("127.0.0", NETWORK)  # other tests run beside this one
-    (tmp_path / "examples/job.toml").write_text(job)
+    for name in ("job.toml", "template.toml"):
+        job = (EXAMPLES / name).read_text().replace("127.0.0", NETWORK)  # other tests run beside this one
+        (tmp_path / "examples" / name).write_text(job)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         command,

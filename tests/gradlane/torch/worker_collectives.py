@@ -58,6 +58,16 @@ def reductions(groups: dict[str, Any], rank: int, size: int) -> None:
     mean = values(rank, 100, torch.float32)
     dist.all_reduce(mean, op.AVG, group=groups["gradlane"])
     torch.testing.assert_close(mean, sum(values(r, 100, torch.float32) for r in range(size)) / size)
+    integers = [5 * values(r, 30 * size, torch.int32) - 9 for r in range(size)]  # -4, 1 and 6
+    expected = torch.tensor([int(it / size) for it in torch.stack(integers).sum(0).tolist()], dtype=torch.int32)
+    assert expected.min() < 0 < expected.max()
+    means, part = [integers[rank].clone() for _ in range(2)], torch.empty(30, dtype=torch.int32)
+    dist.all_reduce(means[0], op.AVG, group=groups["gradlane"])
+    dist.reduce(means[1], size - 1, op.AVG, group=groups["gradlane"])
+    dist.reduce_scatter_tensor(part, integers[rank], op.AVG, group=groups["gradlane"])
+    assert torch.equal(means[0], expected)  # towards zero
+    assert torch.equal(means[1], expected if rank == size - 1 else integers[rank])
+    assert torch.equal(part, expected.chunk(size)[rank])
 
     def reduce(group: Any) -> list[torch.Tensor]:
         tensor = values(rank, 55, torch.float32)
@@ -179,8 +189,8 @@ def asynchronous(groups: dict[str, Any], rank: int, size: int) -> None:
     dist.all_reduce(torch.empty(0), group=group)
     with pytest.raises(ValueError, match="convert to one of float32"):
         dist.all_reduce(torch.ones(1, dtype=torch.int16), group=group)
-    with pytest.raises(ValueError, match=r"AVG of floats.*use a group of Gloo"):
-        dist.all_reduce(torch.ones(1, dtype=torch.int32), dist.ReduceOp.AVG, group=group)
+    with pytest.raises(ValueError, match=r"AVG of numbers.*use a group of Gloo"):
+        dist.all_reduce(torch.ones(1, dtype=torch.bool), dist.ReduceOp.AVG, group=group)
     with pytest.raises(ValueError, match="needs the sender's rank"):
         dist.recv(torch.ones(1), group=group)
 

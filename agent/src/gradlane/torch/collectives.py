@@ -147,6 +147,9 @@ class Collectives:
         shared = source or target
         if shared is None or shared.tensor.numel() == 0:
             return None
+        divided = options.get("op") == "mean" and not shared.tensor.is_floating_point()  # agents' means are of floats
+        if divided:
+            options["op"] = "sum"
         if source and target and source.lent and kind not in _IN_PLACE and np.may_share_memory(source[0], target[0]):
             source = self._copied([source.tensor], source.dtype)
         operation = self._start(kind, source, target, **options)
@@ -155,6 +158,8 @@ class Collectives:
             if target is not None and not target.lent:
                 for output, part in parts(target.tensor, outputs):
                     output.copy_(part)
+            for output in outputs if divided else ():
+                output.div_(len(self._ranks), rounding_mode="trunc")  # as NCCL
 
         return Started(operation, finish)
 
@@ -185,9 +190,9 @@ def _named(reduction: Any, dtype: torch.dtype) -> str:
         known = ", ".join(str(known).removeprefix("torch.") for known in NAMES)
         raise ValueError(f"gradlane does not reduce {dtype}: convert to one of {known}, or use a group of Gloo for it")
     name = (_OF_BOOL if dtype == torch.bool else _REDUCTIONS).get(reduction)
-    if name is None or (name == "mean" and not dtype.is_floating_point):
+    if name is None:
         raise ValueError(
-            f"gradlane does not do {reduction} of {dtype}: SUM, MIN, MAX and PRODUCT of all types, AVG of floats, and "
+            f"gradlane does not do {reduction} of {dtype}: SUM, MIN, MAX and PRODUCT of all types, AVG of numbers, and "
             "BAND and BOR of bool are there; use a group of Gloo for others"
         )
     return name
