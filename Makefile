@@ -52,6 +52,7 @@ VENV ?= .venv
 SHELL_VENV := $(VENV)/p4runtime-shell
 # TensorFlow wants versions of some packages that nothing else here does.
 FRAMEWORKS_VENV := .venv-frameworks
+MXNET_VENV := .venv-mxnet
 ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
@@ -225,8 +226,9 @@ test-all: THOROUGH = --thorough
 test-all: test ## As test, with 5 times as many random inputs, and the whole corpus on BMv2 where that is installed
 
 .PHONY: test-frameworks
-test-frameworks: $(FRAMEWORKS_VENV)/.ready ## Training with TensorFlow, Keras, JAX and PyTorch, in an environment of its own (3 GB)
+test-frameworks: $(FRAMEWORKS_VENV)/.ready $(MXNET_VENV)/.ready ## Training with TensorFlow, Keras, JAX, PyTorch, its trainers, Ray and MXNet, in environments of their own (4 GB)
 	PYTHONPATH=mininet $(FRAMEWORKS_VENV)/bin/python -m pytest tests/frameworks tests/examples -n 2
+	PYTHONPATH=mininet $(MXNET_VENV)/bin/python -m pytest tests/frameworks -k mxnet
 
 .PHONY: soak
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)
@@ -291,7 +293,7 @@ format: $(VENV)/.ready-test ## Format the Python code
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf $(VENV) $(FRAMEWORKS_VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
+	rm -rf $(VENV) $(FRAMEWORKS_VENV) $(MXNET_VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
 
 # Debian's packages are asked for only where one is missing, so a prepared machine needs no root here.
 $(VENV)/bin/python:
@@ -325,6 +327,12 @@ $(FRAMEWORKS_VENV)/.ready: $(VENV)/bin/python $(SOURCES) tests/frameworks/requir
 	$(PYTHON) -m venv $(FRAMEWORKS_VENV)
 	$(FRAMEWORKS_VENV)/bin/pip install -q --disable-pip-version-check $(TORCH) -r tests/frameworks/requirements.txt
 	$(FRAMEWORKS_VENV)/bin/pip install -q --disable-pip-version-check -e agent
+	touch $@
+
+$(MXNET_VENV)/.ready: $(VENV)/bin/python $(SOURCES)
+	@echo "Installing Gradlane and MXNet into $(MXNET_VENV)"
+	$(PYTHON) -m venv $(MXNET_VENV)
+	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check mxnet==1.9.1 'numpy<1.24' pytest hypothesis -e agent
 	touch $@
 
 $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt controller/page/package-lock.json

@@ -58,6 +58,15 @@ def test_jax_reduces_every_kind_of_tree_in_the_order_of_the_program(job: Path) -
     run("worker_trees", **within(job))
 
 
+@needs("mxnet")
+def test_mxnet_learns_bit_for_bit_as_one_process_with_the_mean_gradient(job: Path) -> None:
+    ours = run("worker_mxnet", "trainer", **within(job))
+    assert ours[0]["parameters"] == ours[1]["parameters"]
+    assert ours[0]["losses"][-1] < 0.7 * ours[0]["losses"][0]
+    [alone] = run("worker_mxnet", "alone", ranks=1)
+    assert (ours[0]["losses"], ours[0]["parameters"]) == (alone["losses"], alone["parameters"])
+
+
 @needs("keras")
 @pytest.mark.parametrize("backend", [pytest.param(name, marks=needs(name)) for name in ("tensorflow", "torch", "jax")])
 def test_keras_learns_as_one_process_with_all_examples(backend: str, job: Path) -> None:

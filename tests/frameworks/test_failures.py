@@ -22,13 +22,23 @@ ARMS = {
     "jit": ("worker_jax", "jit", {}, "jax.errors.JaxRuntimeError: "),
     "jax": ("worker_keras", "fit", {"KERAS_BACKEND": "jax"}, "jax.errors.JaxRuntimeError: "),
     "torch": ("worker_keras", "fit", {"KERAS_BACKEND": "torch"}, "gradlane.errors.AgentError: "),
+    "mxnet": ("worker_mxnet", "trainer", {}, "gradlane.errors.AgentError: "),
 }
-NEEDS = {"eager jax": "jax", "jit": "jax", "jax": "jax", "torch": "torch"}
+NEEDS = {
+    "eager": ("tensorflow",),
+    "function": ("tensorflow",),
+    "keras": ("keras", "tensorflow"),
+    "eager jax": ("jax",),
+    "jit": ("jax",),
+    "jax": ("keras", "jax"),
+    "torch": ("keras", "torch"),
+    "mxnet": ("mxnet",),
+}
 
 
 @pytest.mark.parametrize(
     "arm",
-    [pytest.param(arm, marks=needs("keras", NEEDS.get(arm, "tensorflow"))) for arm in ARMS],
+    [pytest.param(arm, marks=needs(*NEEDS[arm])) for arm in ARMS],
 )
 def test_a_killed_worker_is_named(arm: str, tmp_path: Path) -> None:
     program, kind, environment, error = ARMS[arm]

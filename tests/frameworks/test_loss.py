@@ -25,6 +25,7 @@ WIDTHS = "20 512 512 5"  # messages of about 360 datagrams, of which 10 need not
     [
         pytest.param("worker_tensorflow", "function", "tensorflow", marks=needs("tensorflow")),
         pytest.param("worker_jax", "jit", "jax", marks=needs("jax")),
+        pytest.param("worker_mxnet", "trainer", "", marks=needs("mxnet")),
         *(
             pytest.param("worker_keras", "fit", name, marks=needs("tensorflow", "keras", name))
             for name in ("jax", "torch")

@@ -37,6 +37,7 @@ def programs_of(page: str) -> list[str]:
             for backend in backends
         ),
         pytest.param("jax", 0, 1, "jax", marks=needs("jax", "optax")),
+        pytest.param("mxnet", 0, 1, "", marks=needs("mxnet")),
         *(pytest.param("trainers", number, 5, "torch", marks=needs(name)) for name, number in TRAINERS.items()),
     ],
 )
