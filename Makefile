@@ -53,6 +53,7 @@ SHELL_VENV := $(VENV)/p4runtime-shell
 # TensorFlow wants versions of some packages that nothing else here does.
 FRAMEWORKS_VENV := .venv-frameworks
 MXNET_VENV := .venv-mxnet
+SLURM_PACKAGES := slurmctld slurmd slurm-client munge
 ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
@@ -229,6 +230,12 @@ test-all: test ## As test, with 5 times as many random inputs, and the whole cor
 test-frameworks: $(FRAMEWORKS_VENV)/.ready $(MXNET_VENV)/.ready ## Training with TensorFlow, Keras, JAX, PyTorch, its trainers, Ray and MXNet, in environments of their own (4 GB)
 	PYTHONPATH=mininet $(FRAMEWORKS_VENV)/bin/python -m pytest tests/frameworks tests/examples -n 2
 	PYTHONPATH=mininet $(MXNET_VENV)/bin/python -m pytest tests/frameworks -k mxnet
+
+.PHONY: test-slurm
+test-slurm: $(VENV)/.ready-test ## The scripts for Slurm, on a cluster of Debian's slurmd in namespaces (root; installs it)
+	@dpkg -s $(SLURM_PACKAGES) >/dev/null 2>&1 || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(SLURM_PACKAGES); }
+	$(BIN)/python -m pytest tests/deploy/test_slurm.py
 
 .PHONY: soak
 soak: $(VENV)/.ready ## Load the switch for long, change everything meanwhile, account for every frame (root; SECONDS=600)
