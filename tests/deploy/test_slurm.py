@@ -148,14 +148,13 @@ class Cluster(Namespaces):
         return [it for node in ("n1", "n2") for it in (self.folder / "run" / node).iterdir()]
 
     def close(self) -> None:
-        for process in reversed(self._started):
-            process.terminate()
-        for process in self._started:
-            process.wait(PATIENCE)
-        for name in self.names:  # what is left of a job
+        for name in self.names:  # slurmd may wait for its scripts, and what a job has started may still be there
             found = subprocess.run(["ip", "netns", "pids", name], check=False, capture_output=True, text=True)
             for pid in found.stdout.split():
                 subprocess.run(["kill", "-9", pid], check=False, capture_output=True)
+        for process in self._started:
+            process.kill()
+            process.wait()
         super().close()
 
 
