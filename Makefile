@@ -124,6 +124,10 @@ bench-overlap: $(VENV)/.ready ## Training without the barrier against DDP, on a 
 bench-gpu: $(VENV)/.ready ## A transformer on one GPU that all ranks share: DDP with Gloo, the hook, the backend, overlap() (root)
 	$(BIN)/python -m bench.agent.gpu
 
+.PHONY: bench-frameworks
+bench-frameworks: $(FRAMEWORKS_VENV)/.ready ## Gradlane in PyTorch, TensorFlow and JAX beside their own distributions, two ranks on the loopback (root)
+	PYTHONPATH=mininet $(FRAMEWORKS_VENV)/bin/python -m bench.agent.frameworks
+
 .PHONY: bench-training
 bench-training: $(VENV)/.ready ## Every scenario and arm with 3 seeds -> out/bench/training.json (root; takes long; TRAINING="--scenarios incast")
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m bench.training.scenarios $(TRAINING)
