@@ -33,7 +33,7 @@ def export(folder: Path) -> None:
     )
     for name in listed.decode().split("\0")[:-1]:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+        shutil.copyfile(ROOT / name, folder / name, follow_symlinks=False)  # not its mode
 
 
 def normalised(sdist: Path, when: int) -> None:
@@ -96,6 +96,7 @@ def digests(folder: Path) -> str:
 
 def main(pages: Path, output: Path) -> int:
     """Builds into the folder `output`. Returns the exit code."""
+    os.umask(0o022)
     environment = dict(os.environ, SOURCE_DATE_EPOCH=str(epoch()), PATH=f"{TOOLS}{os.pathsep}{os.environ['PATH']}")
     shutil.rmtree(output, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="a") as one, tempfile.TemporaryDirectory(prefix="another-") as other:
