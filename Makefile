@@ -36,6 +36,8 @@ AGENT ?=
 STRAGGLERS ?=
 # Options of `make dashboard`, e.g. DASHBOARD="--simulated large" or "--recording FILE".
 DASHBOARD ?=
+# On what `make containers` builds: an image, or "mirror".
+BASE ?=
 # How long `make fuzz`, `make soak` and `make soak-fabric` run, in s; empty means their own.
 SECONDS ?=
 
@@ -280,9 +282,14 @@ dist: $(VENV)/.ready-test $(DIST_VENV)/.ready ## Wheels, sdists and bills of mat
 	cd $(DIST) && sha256sum *.* >SHA256SUMS
 
 .PHONY: test-dist
-test-dist: dist ## The packages in environments of their own, without the repository; licences
+test-dist: dist ## The packages in environments of their own, without the repository; licences, Containerfile
 	$(DIST_VENV)/bin/reuse lint --lines
+	$(DIST_VENV)/bin/hadolint --ignore DL3008 deploy/containers/Containerfile  # Debian's packages stay up to date
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/packages --packages $(DIST) --installed $(INSTALLED)
+
+.PHONY: containers
+containers: dist ## Images of agent, switch and controller, by buildah (BASE=mirror where no registry is reached)
+	BASE="$(BASE)" deploy/containers/build.sh
 
 .PHONY: wireshark
 wireshark: $(VENV)/.ready ## Write Wireshark's dissector again, from gradlane.wire and deploy/wireshark
