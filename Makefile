@@ -36,6 +36,8 @@ AGENT ?=
 STRAGGLERS ?=
 # Options of `make dashboard`, e.g. DASHBOARD="--simulated large" or "--recording FILE".
 DASHBOARD ?=
+# On what `make containers` builds: an image, or "mirror".
+BASE ?=
 # How long `make fuzz`, `make soak` and `make soak-fabric` run, in s; empty means their own.
 SECONDS ?=
 
@@ -54,6 +56,11 @@ SHELL_VENV := $(VENV)/p4runtime-shell
 FRAMEWORKS_VENV := .venv-frameworks
 MXNET_VENV := .venv-mxnet
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge
+# What builds and checks packages, in exact versions.
+DIST_VENV := .venv-dist
+# The packages, and an environment with nothing but them and what they need.
+DIST := out/dist
+INSTALLED := out/installed
 ADDRESS ?= 127.0.0.1:9559
 DEVICE ?= 1
 BIN := $(VENV)/bin
@@ -64,9 +71,9 @@ WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 # For `make bench-agent` alone: without them it leaves MPI out.
 MPI_PACKAGES := openmpi-bin libopenmpi-dev
-# For the page in a browser, the store in PostgreSQL, metrics in Prometheus, completion, and captures: else these tests
-# are skipped.
-TEST_PACKAGES := chromium postgresql prometheus zsh man-db tshark
+# For the page in a browser, the store in PostgreSQL, metrics in Prometheus, completion, captures, and the core on other
+# CPUs: else these tests are skipped.
+TEST_PACKAGES := chromium postgresql prometheus zsh man-db tshark qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
@@ -276,6 +283,27 @@ dashboard: $(VENV)/.ready ## The controller's page on a recorded run, at http://
 man: $(VENV)/.ready-test ## Manual pages of the commands, from their flags -> out/man
 	$(BIN)/python deploy/man.py out/man
 
+.PHONY: dist
+dist: $(VENV)/.ready-test $(DIST_VENV)/.ready ## Wheels, sdists and bills of materials of the distributions -> out/dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python deploy/man.py out/man
+	$(DIST_VENV)/bin/python deploy/release/build.py out/man $(DIST)
+	rm -rf $(INSTALLED)
+	$(PYTHON) -m venv $(INSTALLED)
+	$(INSTALLED)/bin/pip install -q --disable-pip-version-check $(DIST)/*.whl 'gradlane[completion,metrics]'
+	$(DIST_VENV)/bin/cyclonedx-py environment --output-reproducible --of JSON -o $(DIST)/python.cdx.json $(INSTALLED)/bin/python
+	$(BIN)/python controller/page/build.py --sbom >$(DIST)/page.cdx.json
+	cd $(DIST) && sha256sum *.* >SHA256SUMS
+
+.PHONY: test-dist
+test-dist: dist ## The packages in environments of their own, without the repository; licences, Containerfile
+	$(DIST_VENV)/bin/reuse lint --lines
+	$(DIST_VENV)/bin/hadolint --ignore DL3008 deploy/containers/Containerfile  # Debian's packages stay up to date
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/packages --packages $(DIST) --installed $(INSTALLED)
+
+.PHONY: containers
+containers: dist ## Images of agent, switch and controller, by buildah (BASE=mirror where no registry is reached)
+	BASE="$(BASE)" deploy/containers/build.sh
+
 .PHONY: wireshark
 wireshark: $(VENV)/.ready ## Write Wireshark's dissector again, from gradlane.wire and deploy/wireshark
 	$(BIN)/python deploy/wireshark/build.py
@@ -304,7 +332,7 @@ format: $(VENV)/.ready-test ## Format the Python code
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf $(VENV) $(FRAMEWORKS_VENV) $(MXNET_VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
+	rm -rf $(VENV) $(FRAMEWORKS_VENV) $(MXNET_VENV) $(DIST_VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
 
 # Debian's packages are asked for only where one is missing, so a prepared machine needs no root here.
 $(VENV)/bin/python:
@@ -318,8 +346,8 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 	ln -sfn /usr/lib/python3/dist-packages/mininet "$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')/mininet"
 
-SOURCES := $(wildcard agent/pyproject.toml agent/*.py agent/src/gradlane/wire.py agent/src/gradlane/core/*/* \
-	switch/pyproject.toml controller/pyproject.toml mininet/pyproject.toml bench/pyproject.toml)
+SOURCES := $(wildcard VERSION agent/pyproject.toml agent/*.py agent/src/gradlane/wire.py agent/src/gradlane/core/*/* \
+	switch/pyproject.toml switch/setup.py controller/pyproject.toml controller/setup.py mininet/pyproject.toml bench/pyproject.toml)
 
 $(VENV)/.ready: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing Gradlane and PyTorch into $(VENV)"
@@ -346,6 +374,12 @@ $(MXNET_VENV)/.ready: $(VENV)/bin/python $(SOURCES)
 	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check mxnet==1.9.1 'numpy<1.24' pytest hypothesis -e agent
 	touch $@
 
+$(DIST_VENV)/.ready: $(VENV)/bin/python deploy/release/requirements.txt
+	@echo "Installing what builds packages into $(DIST_VENV)"
+	$(PYTHON) -m venv $(DIST_VENV)
+	$(DIST_VENV)/bin/pip install -q --disable-pip-version-check -r deploy/release/requirements.txt
+	touch $@
+
 $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt controller/page/package-lock.json
 	@echo "Installing the tools of the tests into $(VENV)"
 	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
@@ -354,7 +388,7 @@ $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt 
 	echo "make: $(FUZZ_PACKAGES) can't be installed: the tests of fuzzing will be skipped"
 	@dpkg -s $(TEST_PACKAGES) >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(TEST_PACKAGES); } || \
-	echo "make: $(TEST_PACKAGES) can't be installed: some tests of the page, PostgreSQL, Prometheus, completion or captures will be skipped"
+	echo "make: $(TEST_PACKAGES) can't be installed: some tests of the page, PostgreSQL, Prometheus, completion, captures or other CPUs will be skipped"
 	@$(BIN)/python controller/page/build.py --install || \
 	echo "make: npm can't install controller/page/package-lock.json: some tests of the page will be skipped"
 	touch $@

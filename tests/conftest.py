@@ -59,6 +59,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="5 times as many random inputs; on BMv2, where it is, the whole corpus and all packet tests",
     )
     parser.addoption("--p4-coverage", metavar="FILE", help="write what the packet tests reach of the P4 program")
+    parser.addoption("--packages", metavar="FOLDER", type=Path, help="what `make dist` has made")
+    parser.addoption("--installed", metavar="FOLDER", type=Path, help="an environment with these packages alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -85,7 +85,15 @@ def measure(hosts: Loopback, ranks: int, idle: float, folder: Path) -> Result:
         used, begun = sum(map(processor_time, pids)), time.monotonic()
         for rank, path in enumerate(paths):
             connections.append(stack.enter_context(agent_socket.connect(path, _PATIENCE)))
-            messages.send(connections[rank], {"op": "join", "job": job, "file": str(file), "rank": rank, "process": 0})
+            join = {
+                "op": "join",
+                "version": messages.VERSION,
+                "job": job,
+                "file": str(file),
+                "rank": rank,
+                "process": 0,
+            }
+            messages.send(connections[rank], join)
         joined = _say(connections, "joined")
         processor = sum(map(processor_time, pids)) - used
         held = list(map(private_memory, pids))

@@ -7,10 +7,12 @@ The output is committed, so that nobody needs node to run the controller or its 
 
 import hashlib
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -47,13 +49,30 @@ def npm() -> tuple[list[str], dict[str, str]] | None:
     return None if there is None else ([there], dict(os.environ))
 
 
+def bill(command: list[str], environment: dict[str, str]) -> int:
+    """Prints what the page is built with, as CycloneDX. Returns the exit code."""
+    package = json.loads((HERE / "package.json").read_text())
+    with tempfile.TemporaryDirectory() as temporary:
+        # npm calls what it lists as its folder, and wants a version, which this package has from its distribution.
+        folder = Path(temporary, package["name"])
+        folder.mkdir()
+        version = (HERE.parent / "VERSION").read_text().strip()
+        (folder / "package.json").write_text(json.dumps(package | {"version": version}))
+        shutil.copy(HERE / "package-lock.json", folder)
+        listing = [*command, "sbom", "--package-lock-only", "--sbom-format", "cyclonedx"]
+        return subprocess.run(listing, cwd=folder, env=environment, check=False).returncode
+
+
 def main(options: list[str]) -> int:
-    """Installs what the lock file names, and (without `--install`) checks types and builds. Returns the exit code."""
+    """Installs what the lock file names, and (without `--install`) checks types and builds; with `--sbom` it only lists
+    what that takes. Returns the exit code."""
     found = npm()
     if found is None:
         print("make page: npm is not there; `pip install -r tests/requirements.txt` brings it", file=sys.stderr)
         return 1
     command, environment = found
+    if options == ["--sbom"]:
+        return bill(command, environment)
     steps = [["ci", "--no-audit", "--no-fund"], ["run", "check"], ["run", "build"]]
     only_install = options == ["--install"]
     for arguments in steps[:1] if only_install else steps:

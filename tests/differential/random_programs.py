@@ -80,7 +80,9 @@ def main() -> int:
         if arguments.write:
             (corpus.SOURCES / f"random_{seed}.p4").write_text(Writer(seed).source())
             (corpus.SOURCES / f"random_{seed}.toml").write_text(
+                # REUSE-IgnoreStart
                 f"# SPDX-License-Identifier: Apache-2.0\npackets = {_FRAMES}\n"
+                # REUSE-IgnoreEnd
             )
             continue
         with tempfile.TemporaryDirectory(prefix="gradlane-random-") as folder:

@@ -37,7 +37,8 @@ class Member:
         self.began = time.monotonic()
         self.notices: list[str] = []
         self.socket = agent_socket.connect(agent.socket, PATIENCE)
-        join = {"op": "join", "job": file.read_text(), "file": str(file), "rank": rank, "process": process}
+        place = {"rank": rank, "process": process}
+        join = {"op": "join", "version": messages.VERSION, "job": file.read_text(), "file": str(file), **place}
         messages.send(self.socket, join)
 
     def next(self, timeout: float = PATIENCE) -> tuple[str, float]:

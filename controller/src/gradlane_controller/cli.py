@@ -5,6 +5,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 
 from gradlane import hangup, output
 from gradlane.errors import GradlaneError
@@ -64,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('gradlane-controller')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def add(name: str, function: Callable[[argparse.Namespace], int], text: str) -> argparse.ArgumentParser:

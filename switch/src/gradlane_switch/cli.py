@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+from importlib.metadata import version
 
 from gradlane import hangup, output
 from gradlane.errors import GradlaneError
@@ -54,6 +55,7 @@ def make_parser() -> argparse.ArgumentParser:
         description="A software switch that runs the BMv2 JSON of a v1model P4 program and speaks P4Runtime.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {version('gradlane-switch')}")
     run.add(parser)
     commands = parser.add_subparsers(metavar="COMMAND", prog="gradlane-switch", help="instead of running a switch:")
     for name, subject in (("port", port), ("trace", trace)):

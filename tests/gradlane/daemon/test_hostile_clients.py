@@ -22,6 +22,7 @@ from tests.support.resources import cpu_seconds, descriptors, holds_no_more_afte
 
 ALONE = loopback(1, first=11)  # of an agent that is not shared
 DEEP = b"[" * 50_000  # deeper than a parser goes that calls itself
+JOIN = b'{"op": "join", "version": %d, ' % messages.VERSION
 GARBAGE = {
     "nothing": b"",
     "no JSON": b"GET / HTTP/1.1\r\n\r\n",
@@ -32,10 +33,10 @@ GARBAGE = {
     "not UTF-8": b'{"op": "\xff"}',
     "op of another type": b'{"op": ["join"]}',
     "unknown op": b'{"op": "' + b"x" * 100_000 + b'"}',
-    "join of other types": b'{"op": "join", "job": [], "file": {}, "rank": 1e999}',
-    "join of a lone surrogate": b'{"op": "join", "job": "\\ud800", "file": "f", "rank": 0}',
-    "dotted TOML": b'{"op": "join", "file": "f", "rank": 0, "job": "' + b"a." * 30_000 + b'a = 1"}',
-    "nested TOML": b'{"op": "join", "file": "f", "rank": 0, "job": "a = ' + DEEP + b'"}',
+    "join of other types": JOIN + b'"job": [], "file": {}, "rank": 1e999}',
+    "join of a lone surrogate": JOIN + b'"job": "\\ud800", "file": "f", "rank": 0}',
+    "dotted TOML": JOIN + b'"file": "f", "rank": 0, "job": "' + b"a." * 30_000 + b'a = 1"}',
+    "nested TOML": JOIN + b'"file": "f", "rank": 0, "job": "a = ' + DEEP + b'"}',
     "join before a join": b'{"op": "region", "bytes": 1}',
     "the longest": b'{"op": "' + b"x" * 199_000,
 }

@@ -140,7 +140,7 @@ def test_processes_may_send_anything(agent: Agent, data: st.DataObject, joins: b
     file = agent.socket.parent / "one.toml"
     if not file.exists():
         job_file(agent.socket.parent, ONE, file.name)
-    joining = {"job": file.read_text(), "file": str(file), "rank": 0, "process": 0}
+    joining = {"version": messages.VERSION, "job": file.read_text(), "file": str(file), "rank": 0, "process": 0}
     sending = data.draw(st.lists(st.tuples(requests(joining), st.integers(0, 3)), max_size=6))
     with agent_socket.connect(agent.socket, PATIENCE) as sock, contextlib.suppress(OSError):
         if joins:

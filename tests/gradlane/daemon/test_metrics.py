@@ -4,6 +4,7 @@
 import contextlib
 import re
 import urllib.request
+from importlib.metadata import version
 from pathlib import Path
 
 from gradlane._core import ffi
@@ -49,7 +50,7 @@ def test_a_running_jobs_metrics_are_named_and_labelled_as_prometheus_wants(tmp_p
     assert strict >= {name for name in families if not name.endswith("_info")}
     assert families.keys() >= {"gradlane_peer_round_trip_seconds", "gradlane_layer_class_slices_lost"}
     samples = {(s.name, *sorted(s.labels.values())): s.value for f in families.values() for s in f.samples}
-    assert samples["gradlane_agent_info", "0.1.0", NETWORK + ".1"] == 1
+    assert samples["gradlane_agent_info", version("gradlane"), NETWORK + ".1"] == 1
     assert samples["gradlane_slices_expected_total", "trial"] > 0
     assert samples["gradlane_peer_bytes_sent_total", "1", "trial"] > 800_000
     assert samples["gradlane_layer_class_bytes_sent_total", "others", "trial"] > 800_000

@@ -24,7 +24,7 @@ from gradlane.client.handle import Handle
 from gradlane.client.link import Link
 from gradlane.client.tensor import Tensor
 from gradlane.errors import AgentError
-from gradlane.ipc import memory
+from gradlane.ipc import memory, messages
 from gradlane.job import Job, elements
 
 CLOSE_SECONDS = 15.0
@@ -69,6 +69,7 @@ class Connection:
         self.link = Link(socket_path or agent_socket.default_path(), self.job, self.rank)
         joining = {
             "op": "join",
+            "version": messages.VERSION,
             "job": self.job.text,
             "file": self.job.file,
             "rank": self.rank,

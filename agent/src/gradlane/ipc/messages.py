@@ -17,6 +17,9 @@ from gradlane import json_object
 
 Message = dict[str, Any]
 DEFAULT_SOCKET = Path("/run/gradlane/agent.sock")
+# Of these messages and of what lies in the shared memory. Agent and training process often have environments of their
+# own.
+VERSION = 1
 MAX_MESSAGE = 200_000  # the default socket buffer of Linux, 212,992 bytes, takes it
 _MAX_DESCRIPTORS = 3
 _LONG = b'{"op":"long"}'  # the message is in the first descriptor
@@ -24,7 +27,7 @@ _LONG = b'{"op":"long"}'  # the message is in the first descriptor
 # What a process may send, by "op", and the fields. The first three are daemon/clients.py's, the others
 # datapath/exchange.py's.
 REQUESTS: dict[str, dict[str, json_object.Shape]] = {
-    "join": {"job": str, "file": str, "rank": int, "process": (int, None)},
+    "join": {"version": int, "job": str, "file": str, "rank": int, "process": (int, None)},
     "statistics": {"all": (bool, None)},
     "close": {},
     "region": {"bytes": int},
@@ -89,10 +92,15 @@ def receive_request(sock: socket.socket) -> Message:
 
 
 def check(request: Message) -> None:
-    """Raises ValueError if it is not one of REQUESTS with all of its fields."""
+    """Raises ValueError if it is not one of REQUESTS with all of its fields, or joins in another version."""
     op = str(request["op"])
     if op not in REQUESTS:
         raise ValueError(f"unknown message {op[:60]!r}")
+    if op == "join" and (found := request.get("version")) != VERSION:  # whatever fields that one has
+        raise ValueError(
+            f"the training process speaks version {str(found)[:20]} of the agent's socket, this agent version "
+            f"{VERSION}: install the same gradlane for both"
+        )
     try:
         json_object.check(request, {**REQUESTS[op], "request": (int, None)})
     except ValueError as error:
