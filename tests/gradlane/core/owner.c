@@ -97,6 +97,8 @@ static void contributions_come(uint32_t step, uint64_t late) {
     require(!gl_engine_lateness(engine, (uint16_t)last, &lateness), "nothing is known of when a rank came");
     /* Of two, the other one is the median. */
     require(lateness.steps && lateness.late[0] == late, "a rank was late by another time");
+    gl_left_out left;
+    require(!gl_engine_left_out(engine, (uint16_t)last, &left) && !left.steps, "a rank was left out, which none may be");
 }
 
 static void check_result(const float *result) {
@@ -151,6 +153,9 @@ int main(int argc, char **argv) {
     engine = gl_engine_new(&config);
     if (ranks > GL_MAX_RANKS) return engine ? 1 : 0;
     require(engine != NULL, "there is no engine");
+    for (unsigned rank = 0; rank < ranks; rank++) gl_engine_drop(engine, (uint16_t)rank); /* nothing has come of them */
+    gl_engine_free(engine);
+    require((engine = gl_engine_new(&config)) != NULL, "there is no engine");
     for (unsigned i = 0; i < ELEMENTS; i++) in[i] = value_of(own, i);
     unsigned source, told = 0;
     for (uint32_t step = 1; step <= STEPS; step++) {
