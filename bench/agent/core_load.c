@@ -4,21 +4,9 @@
  * the result goes out to each. Only what rank 0 does, and what rank 1 does with results, is counted. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core_figures.h"
 #include "engine/receiving.h"
-
-enum {
-    STEP = 10,    /* us until somebody may send, where nobody could */
-    MOST = 100000, /* such steps, of an all-reduce that ends */
-    BUFFERS = 256 /* as a runner has them */
-};
-
-/* ns, and slices. `control`: all that rank 0 does without slices. */
-typedef struct {
-    uint64_t received_ns, received, sent_ns, sent, taken_ns, taken, control_ns;
-    uint64_t wrong; /* elements of the result */
-} core_figures;
 
 typedef struct {
     unsigned ranks;
@@ -33,29 +21,6 @@ typedef struct {
     uint32_t step;
     core_figures figures;
 } core_load;
-
-/* Of this thread's CPU time. */
-static uint64_t ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* What is measured where nothing is done: a call of the clock, which takes 100 to 500 ns. */
-static uint64_t least_ns(void) {
-    uint64_t least = UINT64_MAX;
-    for (int i = 0; i < 1000; i++) {
-        const uint64_t begun = ns(), took = ns() - begun;
-        if (took < least) least = took;
-    }
-    return least;
-}
-
-/* Without the clock's part. */
-static uint64_t since(const core_load *l, uint64_t begun) {
-    const uint64_t took = ns() - begun;
-    return took > l->clock ? took - l->clock : 0;
-}
 
 void core_load_free(core_load *l) {
     if (!l) return;
@@ -97,7 +62,7 @@ static void deliver_to(core_load *l, unsigned rank, uint32_t bytes, uint32_t seg
     receive_train(l->engines[rank], l->buffer, bytes, segment, false, slices > 8, l->now);
     l->buffer = buffer_exchange(l->buffers, l->buffer);
     if (!timed) return;
-    const uint64_t took = since(l, begun);
+    const uint64_t took = since(begun, l->clock);
     core_figures *f = &l->figures;
     if (!slices)
         f->control_ns += rank ? 0 : took;
@@ -127,7 +92,7 @@ static void deliver(core_load *l, int timed) {
 static int send_of(core_load *l, unsigned rank, int timed) {
     const uint64_t begun = ns();
     const int some = gl_transmit(l->engines[rank], &l->batch, l->now);
-    const uint64_t took = since(l, begun);
+    const uint64_t took = since(begun, l->clock);
     if (timed && !rank) {
         const uint8_t kind = some ? ((const uint8_t *)l->batch.iov[0].iov_base)[0] & 15 : 0;
         if (some && (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR))
@@ -158,7 +123,7 @@ int core_load_run(core_load *l, int timed, core_figures *figures) {
             .shares = l->shares};
         const uint64_t begun = ns();
         if (gl_submit(l->engines[rank], &s, l->now)) return -1;
-        if (timed && !rank) l->figures.control_ns += since(l, begun);
+        if (timed && !rank) l->figures.control_ns += since(begun, l->clock);
     }
     while (open) {
         int some = 0;

@@ -24,18 +24,27 @@ def test_it_measures_every_part(tmp_path: Path) -> None:
         assert all(0 < run[part] < 1e6 for part in ("sent", "control")), run
 
 
-def test_a_wrong_result_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = Path(core.__file__).with_name("core_load.c").read_text()
-    wrong = tmp_path / "bench" / "core_load.c"
+def test_an_engine_alone_has_hundreds_of_ranks(tmp_path: Path) -> None:
+    for ranks, slices in ((2, 64), (300, 3)):
+        found = core.Load(tmp_path, alone=True).measure(ranks, slices, slice_bytes=64, rounds=1)
+        assert found.taken is None
+        assert all(0 < value < 1e6 for value in (found.received, found.sent, found.control)), found
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_wrong_result_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    name = "core_alone.c" if alone else "core_load.c"
+    text = Path(core.__file__).with_name(name).read_text()
+    wrong = tmp_path / "bench" / name
     wrong.parent.mkdir()
     wrong.write_text(text.replace("(float)l->ranks", "(float)(l->ranks + 1)"))
     assert wrong.read_text() != text
     monkeypatch.setattr(core, "__file__", str(wrong.with_name("core.py")))
     with pytest.raises(ExperimentError, match="elements are wrong"):
-        core.Load(tmp_path).measure(ranks=2, slices=2, slice_bytes=64, rounds=1)
+        core.Load(tmp_path, alone).measure(ranks=2, slices=2, slice_bytes=64, rounds=1)
 
 
-@pytest.mark.parametrize("options", [["--ranks", "1"], ["--ranks", "257"], ["--slices", "0"], ["--slice-bytes", "12"]])
+@pytest.mark.parametrize("options", [["--ranks", "1"], ["--ranks", "1025"], ["--slices", "0"], ["--slice-bytes", "12"]])
 def test_what_can_not_be_measured_is_said(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert core.main(options) == 2
     assert options[0] in capsys.readouterr().err

@@ -54,6 +54,7 @@ def test_every_type_is_on_the_page() -> None:
         f"port {wire.UDP_PORT}",
         f"more than {wire.MAX_HOPS} records",
         f"1 to {wire.MAX_SLICES} ",
+        f"| ranks | {wire.MAX_RANKS} |",
     ],
 )
 def test_sizes_on_the_page_are_right(said: str) -> None:

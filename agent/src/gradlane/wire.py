@@ -34,6 +34,8 @@ FIELDS: tuple[tuple[str, int], ...] = (
     ("token", 64),
 )
 HEADER_BYTES = sum(bits for _, bits in FIELDS) // 8
+# What `source` can tell apart.
+MAX_RANKS = 1 << dict(FIELDS)["source"]
 
 # A message has one bitmap datagram, so it has at most this many slices.
 MAX_SLICES = 8192
@@ -177,6 +179,7 @@ def c_definitions() -> str:
         "/* Generated from gradlane/wire.py. */",
         f"#define GL_VERSION {VERSION}",
         f"#define GL_HEADER {HEADER_BYTES}",
+        f"#define GL_MAX_RANKS {MAX_RANKS}",
         f"#define GL_MAX_SLICES {MAX_SLICES}",
         f"#define GL_HOP {HOP_BYTES}",
         f"#define GL_MAX_HOPS {MAX_HOPS}",

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gradlane import wire
 from tests.gradlane.core.core_programs import HERE, build
 
 
@@ -13,3 +14,13 @@ from tests.gradlane.core.core_programs import HERE, build
 def test_ranks_are_found_as_by_a_look_at_all(tmp_path: Path, program: str) -> None:
     wrapped = ["flow_due"] if program == "lanes" else []
     subprocess.run([build(tmp_path, [HERE / f"{program}.c"], *wrapped)], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 256, 257, 1000, wire.MAX_RANKS, wire.MAX_RANKS + 1])
+def test_an_owner_has_as_many_ranks_as_the_wire_tells_apart(tmp_path: Path, ranks: int) -> None:
+    subprocess.run([build(tmp_path, [HERE / "owner.c"]), str(ranks)], check=True, timeout=120)
+
+
+def test_an_engine_has_memory_for_the_ranks_that_there_are(tmp_path: Path) -> None:
+    program = build(tmp_path, [HERE / "engine_size.c"], "malloc", "calloc", "realloc")
+    subprocess.run([program], check=True, timeout=30)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from gradlane._core import lib
 
-from gradlane import job
+from gradlane import job, wire
 from gradlane.job import JobError, Member
 from gradlane.job.loss import Adaptive, LossClass
 from gradlane.job.policy import DropPrecedence, QueueClass
@@ -363,9 +363,9 @@ def test_a_rank_that_does_not_exist_is_named() -> None:
 
 
 def test_a_job_has_no_more_ranks_than_the_core_takes() -> None:
-    assert len(job.parse(ranks(lib.GL_MAX_RANKS), "job.toml").workers) == lib.GL_MAX_RANKS
-    with pytest.raises(JobError, match=f"has {lib.GL_MAX_RANKS + 1} ranks; at most {lib.GL_MAX_RANKS}"):
-        job.parse(ranks(lib.GL_MAX_RANKS + 1), "job.toml")
+    assert len(job.parse(ranks(wire.MAX_RANKS), "job.toml").workers) == wire.MAX_RANKS
+    with pytest.raises(JobError, match=f"has {wire.MAX_RANKS + 1} ranks; at most {wire.MAX_RANKS}"):
+        job.parse(ranks(wire.MAX_RANKS + 1), "job.toml")
 
 
 def test_a_host_has_no_more_processes_than_the_core_takes() -> None:

@@ -128,7 +128,7 @@ class Listener:
     async def _hand_over(self, call: Call) -> bool:
         """Whether a job takes it."""
         problem = call.version_problem()
-        if not problem:
+        if not problem and call.job not in self._hosts:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._joined(call.job), PARK_SECONDS)
         host = self._hosts.get(call.job)

@@ -149,7 +149,8 @@ class Peers:
 
     def _adopted(self, peer: Peer) -> None:
         self.signs.hear(peer.rank)
-        peer.send({"stage": self.rendezvous.stage})
+        if self.rendezvous.stage > peer.stage:
+            peer.send({"stage": self.rendezvous.stage})
         if self.complete and self._hub == self.rank:
             peer.send({"reached": self.rendezvous.reached})
         peer.listening = self._spawn(self._listen(peer))

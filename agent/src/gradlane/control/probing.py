@@ -184,7 +184,7 @@ class Probes:
         self._sent: dict[int, int] = {}  # when, by number
         self._answered: dict[int, tuple[int, int, int]] = {}  # arrival and values, by number
         self._trains: dict[int, _Train] = {}  # by rank
-        self._news = [asyncio.Event() for _ in addresses]  # an answer of that rank
+        self._news: dict[int, asyncio.Event] = {}  # an answer of that rank, which is waited for
 
     def knows(self, token: int, rank: int, address: str) -> bool:
         """Whether a datagram is of this job."""
@@ -209,7 +209,8 @@ class Probes:
             self._send(Kind.RESULT, rank, number, train.size, max(0, train.last - train.first))
         elif kind in (Kind.ECHO, Kind.RESULT) and number in self._sent:
             self._answered.setdefault(number, (arrival, *values))
-            self._news[rank].set()
+            if rank in self._news:
+                self._news[rank].set()
 
     def _datagram(self, kind: Kind, number: int, first: int = 0, second: int = 0, packet: int = 0) -> bytes:
         header = _HEADER.pack(_MAGIC, kind, self._job, self._rank, self._token, number, first, second)
@@ -245,13 +246,14 @@ class Probes:
 
     async def _answers(self, rank: int, enough: Callable[[], bool], seconds: float) -> bool:
         deadline = time.monotonic() + seconds
+        news = self._news.setdefault(rank, asyncio.Event())
         while not enough():
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            self._news[rank].clear()
+            news.clear()
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._news[rank].wait(), left)
+                await asyncio.wait_for(news.wait(), left)
         return True
 
     async def path(self, rank: int, needed: int | None, name: str, lived: Callable[[], float]) -> Path:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stages of a job, which all ranks enter together, and what they tell one another on the way.
 
-Each says on all its connections which stage it has reached; the hub, the lowest rank that lives, has one to every rank,
-and tells all when they have.
+Each says which stage it has reached to those who have to know: its neighbours or the hub, and in the end both. The hub,
+the lowest rank that lives, has a connection to every rank, and tells all when they have.
 """
 
 import asyncio
@@ -126,7 +126,7 @@ class Rendezvous:
 
     async def near(self, stage: Stage, timeout: float) -> None:
         """Says that this rank has reached the stage, and waits for its neighbours. Raises AgentError naming them."""
-        self._enter(stage)
+        self._enter(stage, self._links.neighbours)
 
         def missing() -> list[int]:
             return [rank for rank in sorted(self._links.neighbours) if self._links.peers[rank].stage < stage]
@@ -136,19 +136,20 @@ class Rendezvous:
 
     async def reach(self, stage: Stage, timeout: float | None) -> None:
         """Says that this rank has reached the stage, and waits for the others. Raises AgentError naming who has not."""
-        self._enter(stage)
+        self._enter(stage, list(self._links.peers) if stage >= Stage.LEFT else [min(self._living())])
         if stage == Stage.GONE and not self._leads:
             return  # only the hub has to know who needs it no more
         longer = None if timeout is None else timeout + (0 if self._leads else HUB_SECONDS)
         if not await self._wait(lambda: self._judge(stage), longer):
             raise AgentError(self._too_late(stage, timeout, self._behind(stage) if self._leads else []))
 
-    def _enter(self, stage: Stage) -> None:
+    def _enter(self, stage: Stage, tell: Collection[int]) -> None:
         self.stage = stage
         if stage >= Stage.LEFT:
             self._board.leaves(self._rank)
-        for peer in self._links.peers.values():
-            peer.send({"stage": stage})
+        for rank in tell:
+            if rank in self._links.peers:
+                self._links.peers[rank].send({"stage": stage})
 
     def _too_late(self, stage: Stage, timeout: float | None, ranks: Collection[int]) -> str:
         who = listed(list(map(self._job.name_of, ranks))) or self._silent_hub

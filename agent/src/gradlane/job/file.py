@@ -22,7 +22,6 @@ from gradlane.toml_file import Address, FileError, Table
 
 BUDGET_SLOTS = 65536  # BUDGET_SLOTS of p4src/shared/types.p4
 MAX_PROCESSES = 64  # GL_MAX_PROCESSES of core/exchange/exchange.h
-MAX_RANKS = 256  # GL_MAX_RANKS of core/job/config.h
 DEATHS = ("end", "survive")
 DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
@@ -261,8 +260,8 @@ def _member(table: Table, kind: str, rank: int, first_rank: int) -> Member:
 
 
 def _check_together(root: Table, members: Sequence[Member], workers: int) -> None:
-    if len(members) > MAX_RANKS:
-        raise root.error("", f"has {len(members)} ranks; at most {MAX_RANKS} are possible")
+    if len(members) > wire.MAX_RANKS:
+        raise root.error("", f"has {len(members)} ranks; at most {wire.MAX_RANKS} are possible")
     by_host: dict[str, int] = {}
     by_address: dict[Address, int] = {}
     first = members[0]

@@ -2,6 +2,7 @@
 """The JSON schema of job files, of the limits that the modules beside this one check."""
 
 from gradlane import toml_schema as it
+from gradlane import wire
 from gradlane.job import file, policy, sync, transport
 from gradlane.job.costs import CONTENTION
 from gradlane.job.elements import FLOATS
@@ -15,8 +16,8 @@ def job_schema() -> Schema:
         "Gradlane job file",
         {
             "job": _job(),
-            "worker": it.tables(_member("A worker", processes=True), file.MAX_RANKS),
-            "server": it.tables(_member("A parameter server", processes=False), file.MAX_RANKS),
+            "worker": it.tables(_member("A worker", processes=True), wire.MAX_RANKS),
+            "server": it.tables(_member("A parameter server", processes=False), wire.MAX_RANKS),
             "transport": _transport(),
             "loss": _loss(),
             "policy": _policy(),

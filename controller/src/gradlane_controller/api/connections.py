@@ -24,7 +24,7 @@ from gradlane_controller.api.errors import render
 MAX_CONNECTIONS = 64
 MAX_STREAMS = 16  # connections that take events, and do not count among the others
 MAX_HEAD_BYTES = 32 << 10
-MAX_BODY_BYTES = 256 << 10  # a job of 256 ranks and 1024 ranges of each kind has half of it
+MAX_BODY_BYTES = 256 << 10  # a job of 1024 ranks and 1024 ranges of each kind has less
 MAX_REQUEST_BYTES = 4 << 20  # a body in many small chunks is longer than what it says, one that is too long is read on
 CLIENT_SECONDS = 10.0  # that a client may take to send its request, and again to take the answer, or what is new in it
 CLOSING_SECONDS = 2.0  # that requests at work have when the server ends

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from gradlane.job import Job
-from gradlane.job.file import MAX_RANKS
+from gradlane.wire import MAX_RANKS
 from gradlane_controller.network.growth import growth
 
 FRESH_SECONDS = 10.0  # that a report counts

@@ -26,8 +26,8 @@ struct gl_engine {
     operations operations;
     sums sums;
     bool sums_turn; /* the other lanes have had theirs */
-    uint64_t dead[GL_MAX_RANKS / 64]; /* ranks */
-    uint64_t heard[GL_MAX_RANKS]; /* when the last datagram with the job's token came; 0: none yet */
+    uint64_t *dead;  /* ranks */
+    uint64_t *heard; /* by rank: when the last datagram with the job's token came; 0: none yet */
 };
 
 gl_engine *gl_engine_new(const gl_config *config) {
@@ -35,7 +35,8 @@ gl_engine *gl_engine_new(const gl_config *config) {
     if (!e) return NULL;
     if (!operations_new(&e->operations, &e->job, &e->tx, &e->rx, config) ||
         !job_new(&e->job, config, &operation_upcalls, &e->operations) || !tx_new(&e->tx, &e->job) ||
-        !rx_new(&e->rx, &e->job) || !sums_new(&e->sums, &e->job, &e->operations))
+        !rx_new(&e->rx, &e->job) || !sums_new(&e->sums, &e->job, &e->operations) ||
+        !(e->dead = calloc(words(e->job.ranks), sizeof *e->dead)) || !(e->heard = calloc(e->job.ranks, sizeof *e->heard)))
         return gl_engine_free(e), NULL;
     return e;
 }
@@ -52,6 +53,7 @@ void gl_engine_free(gl_engine *e) {
     rx_free(&e->rx);
     tx_free(&e->tx);
     job_free(&e->job);
+    free(e->dead), free(e->heard);
     free(e);
 }
 

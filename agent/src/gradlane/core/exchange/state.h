@@ -10,6 +10,7 @@
 
 #include "exchange/exchange.h"
 #include "exchange/tolerance.h"
+#include "wire.h"
 
 typedef struct tensor tensor;
 typedef struct group group;

@@ -9,7 +9,7 @@
 
 #include "rate/port.h"
 
-enum { GL_MAX_RANKS = 256, GL_MAX_SUM_WORKERS = 32, GL_MAX_SUM_WINDOW = 2048 };
+enum { GL_MAX_SUM_WORKERS = 32, GL_MAX_SUM_WINDOW = 2048 };
 
 /* Slices of these layers and magnitudes (both inclusive) have this queue class or drop precedence. */
 typedef struct {

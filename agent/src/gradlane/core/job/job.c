@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "job/controls.h"
+#include "wire.h"
 
 /* NULL only if memory is out. */
 static const gl_range *ranges_copy(const gl_range *ranges, unsigned count) {
@@ -71,9 +72,10 @@ bool job_new(job *j, const gl_config *config, const upcalls *up, void *above) {
     while (1u << j->stride_bits < j->ranks) j->stride_bits++;
     j->counts = calloc((size_t)(j->ranks + 1) * (c->loss_count + 1), sizeof *j->counts);
     j->mail = calloc(j->ranks + 1, sizeof *j->mail);
+    j->rtts = calloc(j->ranks, sizeof *j->rtts);
     j->pool.slice_bytes = c->slice_bytes, j->pool.used = &j->statistics.memory_used;
-    for (unsigned rank = 0; rank < j->ranks; rank++) rtt_start(&j->rtts[rank]);
-    return c->classes && c->precedences && c->losses && j->counts && j->mail && join(j);
+    for (unsigned rank = 0; j->rtts && rank < j->ranks; rank++) rtt_start(&j->rtts[rank]);
+    return c->classes && c->precedences && c->losses && j->counts && j->mail && j->rtts && join(j);
 }
 
 void job_leave(job *j) {
@@ -90,5 +92,5 @@ void job_free(job *j) {
     while (j->mail_first) mail_drop(j, (unsigned)(j->mail_first - j->mail));
     free((void *)j->config.classes), free((void *)j->config.precedences), free((void *)j->config.losses);
     job_leave(j);
-    free(j->tenant.sharers), free(j->tenant.active.items), free(j->counts), free(j->mail);
+    free(j->tenant.sharers), free(j->tenant.active.items), free(j->counts), free(j->mail), free(j->rtts);
 }

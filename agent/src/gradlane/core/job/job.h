@@ -34,7 +34,7 @@ typedef struct {
     unsigned ranks, stride_bits; /* stride: a power of two */
     tenant tenant;
     uplink uplink;
-    rtt rtts[GL_MAX_RANKS]; /* to each rank */
+    rtt *rtts; /* by rank */
     heap timers;
     pool pool;
     uint64_t kept; /* bytes of contributions that wait, and what is taken of its memory for others (engine.h) */

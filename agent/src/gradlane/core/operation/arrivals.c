@@ -11,16 +11,28 @@
 #include "job/losses.h"
 #include "rx/rx.h"
 
+bool arrivals_new(arrivals *a, const gl_config *c) {
+    const unsigned ranks = ranks_of(c);
+    a->came = calloc(2 * ranks, sizeof *a->came);
+    a->late[0] = calloc((size_t)GL_LATE_STEPS * ranks, sizeof *a->late[0]);
+    if (!a->came || !a->late[0]) return false;
+    a->sorted = a->came + ranks;
+    for (unsigned slot = 1; slot < GL_LATE_STEPS; slot++) a->late[slot] = a->late[slot - 1] + ranks;
+    return true;
+}
+
+void arrivals_free(arrivals *a) { free(a->came), free(a->late[0]); }
+
 static int earlier(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
 }
 
 /* The slot of a step; NULL: it is older than what is remembered. A step of 0 is none: tensors' count from 1. */
-static uint32_t *late_in(arrivals *a, uint32_t step) {
+static uint32_t *late_in(arrivals *a, unsigned workers, uint32_t step) {
     const unsigned slot = step % GL_LATE_STEPS;
     if (step < a->step[slot] || !step) return NULL;
-    if (step > a->step[slot]) memset(a->late[slot], 0, sizeof a->late[slot]);
+    if (step > a->step[slot]) memset(a->late[slot], 0, workers * sizeof *a->late[slot]);
     a->step[slot] = step;
     return a->late[slot];
 }
@@ -34,7 +46,7 @@ static void note_neighbour(gl_neighbour *n, const plan *p, unsigned rank, int64_
 }
 
 void arrivals_note(arrivals *a, const gl_config *c, const plan *p, uint64_t since) {
-    uint64_t came[GL_MAX_RANKS], sorted[GL_MAX_RANKS];
+    uint64_t *came = a->came, *sorted = a->sorted;
     unsigned count = 0, other = 0;
     if (p->tensor >= GL_FIRST_GROUP || p->step > GL_GREATEST_STEP) return; /* these count steps of their own */
     for (const link *l = p->incoming; l; l = l->next)
@@ -43,7 +55,7 @@ void arrivals_note(arrivals *a, const gl_config *c, const plan *p, uint64_t sinc
     if (!is_server(c)) came[c->rank] = since, count++;
     if (count == 2 && c->workers > 2 && !is_server(c)) note_neighbour(&a->neighbour, p, other, (int64_t)(came[other] - since));
     if (count < c->workers || count < 2) return;
-    uint32_t *late = late_in(a, p->step);
+    uint32_t *late = late_in(a, c->workers, p->step);
     if (!late) return;
     memcpy(sorted, came, c->workers * sizeof *sorted);
     qsort(sorted, c->workers, sizeof *sorted, earlier);

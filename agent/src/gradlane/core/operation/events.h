@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "job/config.h"
+#include "wire.h"
 
 enum { GL_EVENT_COMPLETED = 1, GL_EVENT_LOST = 2, GL_EVENT_MISMATCH = 3, GL_EVENT_MISSED = 4, GL_EVENT_FAILED = 5, GL_EVENT_LATE = 6,
        GL_EVENT_OVER_BUDGET = 7 };

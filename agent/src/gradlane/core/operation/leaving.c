@@ -14,15 +14,16 @@
 bool leaving_new(leaving *l, const gl_config *c) {
     l->after = c->late_after, l->steps = c->late_steps, l->window = c->late_window, l->workers = c->workers;
     l->last = UINT32_MAX;
-    if (!l->steps) return true;
+    l->count = calloc(l->workers, sizeof *l->count);
+    if (!l->steps) return l->count;
     l->of = calloc(GL_FIRST_GROUP, sizeof *l->of);
     l->of_any = calloc((size_t)l->workers * l->steps, sizeof *l->of_any);
-    return l->of && l->of_any;
+    return l->of && l->of_any && l->count;
 }
 
 void leaving_free(leaving *l) {
     for (unsigned tensor = 0; l->of && tensor < GL_FIRST_GROUP; tensor++) free(l->of[tensor]);
-    free(l->of), free(l->of_any), free(l->changed);
+    free(l->of), free(l->of_any), free(l->count), free(l->changed);
 }
 
 bool owners_change(leaving *l, uint32_t first) {

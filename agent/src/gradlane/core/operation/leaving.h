@@ -20,7 +20,7 @@ typedef struct {
     uint32_t last;     /* of later steps nobody is left out for now, as their owners are not agreed on */
     uint32_t *changed; /* steps from which on elements have other owners, ascending */
     unsigned changes;
-    uint64_t count[GL_MAX_RANKS];
+    uint64_t *count;   /* by worker: steps that it was left out of */
     uint32_t latest; /* step of any tensor */
 } leaving;
 

@@ -58,8 +58,7 @@ static void send_on(operations *all, const node *n, uint32_t i) {
 static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh, const uint8_t *payload, bool lost) {
     operation *o = operation_of(n->plan);
     job *j = all->job;
-    const uint8_t *sources[GL_MAX_RANKS];
-    const unsigned count = contributions(&j->config, n, i, fresh, payload, sources);
+    const unsigned count = contributions(&j->config, n, i, fresh, payload, all->sources);
     const uint32_t length = length_of(&j->config, n, i);
     const uint64_t offset = (uint64_t)i * j->config.slice_bytes;
     uint8_t *out = n->out ? n->out + offset : NULL;
@@ -73,7 +72,7 @@ static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh
     }
     if (count) {
         uint8_t *result = n->to_count ? n->results[i]->bytes : out;
-        reduce_slice(result, sources, count, reduction_of(o->plan.encoding), n->divisor ? n->divisor : count, length,
+        reduce_slice(result, all->sources, count, reduction_of(o->plan.encoding), n->divisor ? n->divisor : count, length,
                      type_of(o->plan.encoding));
         if (n->to_count && out) memcpy(out, result, length);
     } else {
@@ -131,6 +130,10 @@ static void on_lost(void *above, rx_message *m) {
 
 /* Told once of each rank: the sender goes on, and there is nothing new in what comes. */
 static void mismatch(operations *all, operation *o, const rx_message *m) {
+    if (!o->mismatched && !(o->mismatched = calloc(words(all->job->ranks), sizeof *o->mismatched))) {
+        all->job->failed = true;
+        return;
+    }
     if (test_bit(o->mismatched, m->source)) return;
     set_bit(o->mismatched, m->source);
     gl_event *event = add_event(all, GL_EVENT_MISMATCH, o, 0);

@@ -31,7 +31,7 @@ struct operation {
     rx_message *early;
     uint32_t open;       /* nodes that are not done, and messages that read from `own` */
     uint32_t unstopped;  /* messages */
-    uint64_t mismatched[GL_MAX_RANKS / 64]; /* ranks that disagree about its shape, as has been told */
+    uint64_t *mismatched; /* ranks that disagree about its shape, as has been told; NULL: none */
 };
 
 typedef struct {
@@ -43,6 +43,7 @@ typedef struct {
     gl_event *events, **events_tail;
     arrivals arrivals;
     leaving leaving;
+    const uint8_t **sources; /* of the slice that is being reduced: a place for each rank's contribution */
     gl_event *failed; /* what is told when memory is out; NULL: it has been */
 } operations;
 

@@ -53,7 +53,7 @@ void operation_free(operations *all, operation *o) {
     leave_links(all, o->plan.outgoing), leave_links(all, o->plan.incoming);
     for (unsigned i = 0; i < o->plan.node_count; i++) results_free(all->job, o->plan.nodes[i]);
     plan_free(&o->plan);
-    free(o);
+    free(o->mismatched), free(o);
 }
 
 /* What has come of it is forgotten, so that it is refused should it come again. */
@@ -110,7 +110,8 @@ bool operations_new(operations *all, job *j, tx *x, rx *r, const gl_config *conf
     all->events_tail = &all->events;
     all->failed = calloc(1, sizeof *all->failed);
     if (all->failed) all->failed->kind = GL_EVENT_FAILED;
-    return leaving_new(&all->leaving, config) && all->failed;
+    all->sources = calloc(ranks_of(config), sizeof *all->sources);
+    return leaving_new(&all->leaving, config) && arrivals_new(&all->arrivals, config) && all->sources && all->failed;
 }
 
 void operations_free(operations *all) {
@@ -119,6 +120,8 @@ void operations_free(operations *all) {
     for (gl_event *event; (event = next_event(all));) gl_event_free(event);
     gl_event_free(all->failed);
     leaving_free(&all->leaving);
+    arrivals_free(&all->arrivals);
+    free(all->sources);
 }
 
 gl_event *tell(operations *all, uint32_t kind, uint32_t step, uint16_t tensor, uint32_t slices) {

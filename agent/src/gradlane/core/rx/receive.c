@@ -17,16 +17,16 @@ enum {
 
 bool rx_new(rx *x, job *j) {
     x->job = j;
-    for (unsigned rank = 0; rank < j->ranks; rank++)
-        if (!(x->sources[rank].ring = calloc(RING, sizeof(rx_message *)))) return false;
-    return true;
+    x->sources = calloc(j->ranks, sizeof *x->sources);
+    return x->sources;
 }
 
 void rx_free(rx *x) {
-    for (unsigned rank = 0; rank < GL_MAX_RANKS && x->sources[rank].ring; rank++) {
-        for (unsigned i = 0; i < RING; i++) rx_message_free(x->job, x->sources[rank].ring[i]);
+    for (unsigned rank = 0; x->sources && rank < x->job->ranks; rank++) {
+        for (unsigned i = 0; x->sources[rank].ring && i < RING; i++) rx_message_free(x->job, x->sources[rank].ring[i]);
         free(x->sources[rank].ring);
     }
+    free(x->sources);
 }
 
 static rx_message **slot_of(rx *x, unsigned source, uint32_t distance) {
@@ -39,7 +39,7 @@ void rx_forget(rx *x, rx_message *m) {
 }
 
 void rx_drop_source(rx *x, unsigned rank) {
-    for (unsigned i = 0; i < RING; i++)
+    for (unsigned i = 0; x->sources[rank].ring && i < RING; i++)
         if (x->sources[rank].ring[i]) rx_forget(x, x->sources[rank].ring[i]);
     x->sources[rank].incoming[0] = x->sources[rank].incoming[1] = (incoming){0};
 }
@@ -121,6 +121,8 @@ static rx_message *find_message(rx *x, unsigned source, const uint8_t *h, uint64
     job *j = x->job;
     const uint32_t id = get32(h + GL_AT_MESSAGE), distance = id - j->config.message_base - source;
     if (distance & ((1u << j->stride_bits) - 1)) return j->statistics.bad_message++, NULL;
+    rx_message ***ring = &x->sources[source].ring;
+    if (!*ring && !(*ring = calloc(RING, sizeof **ring))) return j->statistics.no_memory++, NULL;
     rx_message **slot = slot_of(x, source, distance);
     rx_message *m = *slot;
     const uint32_t loss_class = class_of(&j->config, get16(h + GL_AT_LAYER));

@@ -39,13 +39,13 @@ typedef struct {
 
 /* Of a rank that sends. */
 typedef struct {
-    rx_message **ring;
+    rx_message **ring; /* NULL: nothing has come yet */
     incoming incoming[2]; /* unicast, multicast */
 } source;
 
 typedef struct {
     job *job;
-    source sources[GL_MAX_RANKS];
+    source *sources; /* by rank */
 } rx;
 
 /* False if memory is out; rx_free is called in any case, after the operations are gone. */

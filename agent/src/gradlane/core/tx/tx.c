@@ -8,6 +8,9 @@
 
 bool tx_new(tx *x, job *j) {
     x->job = j, x->window.of = OF_WINDOW;
+    x->lanes = calloc(j->ranks + 1, sizeof *x->lanes);
+    x->paths = calloc(j->ranks, sizeof *x->paths);
+    if (!x->lanes || !x->paths) return false;
     for (unsigned rank = 0; rank < j->ranks; rank++)
         if (!flow_new(&x->lanes[rank].flow, &j->uplink, 1) ||
             (rank != j->config.rank && !heap_put(&x->nearest, &x->lanes[rank].near, j->rtts[rank].srtt)))
@@ -19,9 +22,12 @@ bool tx_new(tx *x, job *j) {
 }
 
 void tx_free(tx *x) {
-    for (lane *l = x->lanes; l <= x->lanes + GL_MAX_RANKS; l++)
+    for (unsigned i = 0; x->lanes && i <= x->job->ranks; i++) {
+        lane *l = &x->lanes[i];
         flow_free(&l->flow), free(l->messages.items), free(l->repairs.items);
-    for (unsigned rank = 0; rank < GL_MAX_RANKS; rank++) free(x->paths[rank]);
+    }
+    for (unsigned rank = 0; x->paths && rank < x->job->ranks; rank++) free(x->paths[rank]);
+    free(x->lanes), free(x->paths);
     free(x->waiting[0].items), free(x->waiting[1].items);
     free(x->due.items), free(x->open.items), free(x->nearest.items);
 }

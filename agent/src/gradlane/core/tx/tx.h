@@ -59,7 +59,7 @@ struct tx_message {
 
 typedef struct {
     job *job;
-    lane lanes[GL_MAX_RANKS + 1]; /* by rank; then multicast */
+    lane *lanes;        /* by rank; then multicast */
     lane *changed;      /* since lanes were last looked at */
     heap due, open;     /* that have something to send: by when their flow lets them, those that it lets by their turn */
     uint64_t turn;      /* the next one: of the lane of this number, modulo how many there are */
@@ -71,7 +71,7 @@ typedef struct {
     timer window;       /* looks after those of them that wait for the window */
     uint64_t moved_at;  /* when a slice of one with a budget was last sent, us */
     uint32_t unstopped; /* messages that were started */
-    gl_path *paths[GL_MAX_RANKS]; /* GL_PATHS of them, the latest first; NULL: no trace has come back yet */
+    gl_path **paths;    /* by rank: GL_PATHS of them, the latest first; NULL: no trace has come back yet */
 } tx;
 
 /* False if memory is out; tx_free is called in any case, after the messages are gone. */

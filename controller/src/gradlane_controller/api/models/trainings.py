@@ -6,7 +6,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from gradlane.job.file import MAX_PROCESSES, MAX_RANKS
+from gradlane.job.file import MAX_PROCESSES
+from gradlane.wire import MAX_RANKS
 from gradlane_controller.trainings.templates import MAX_TEMPLATE
 
 
