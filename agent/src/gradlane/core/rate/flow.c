@@ -10,7 +10,6 @@
 #include "base/batch.h"
 #include "rate/pacing.h"
 
-static const double BURST = 500;     /* us of a flow's rate that one batch may carry, if the queue time is not shorter */
 static const double HELD = 7.0 / 8;  /* of its share: a flow below that is held */
 static const uint64_t STALL = 25000; /* us, and the shortest round trip, without a REPORT: what is in flight is lost */
 
@@ -100,9 +99,8 @@ bool flow_open(flow *f, uint64_t now) {
 }
 
 unsigned uplink_burst(const uplink *u, double rate) {
-    const double bytes = rate * (u->queue_time < BURST ? u->queue_time : BURST);
-    const double most = bytes < GL_BATCH_BYTES ? bytes : GL_BATCH_BYTES;
-    const unsigned limit = (unsigned)(most / u->datagram);
+    const double slices = USABLE * rate * burst_of(u->queue_time) / (FRAME_OVERHEAD + u->datagram);
+    const unsigned most = GL_BATCH_BYTES / u->datagram, limit = slices < most ? (unsigned)slices : most;
     return limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
 }
 

@@ -13,7 +13,12 @@ enum {
     REPORT_LEAST = 100,      /* us */
     REPORT_MOST = 1000,      /* us */
     STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
+    BURST = 500,             /* us of its rate that a batch carries; half of the queue time, if that is shorter */
 };
+
+static const double USABLE = 0.98; /* of a link, so that a queue that has grown drains again */
+
+static inline double burst_of(double queue_time) { return queue_time / 2 < BURST ? queue_time / 2 : BURST; }
 
 /* When the next batch is due. A late wake-up may be made good by sending faster, up to what queues are to hold. */
 static inline uint64_t next_due(double queue_time, uint64_t next, uint64_t now, double bytes, double rate) {

@@ -132,7 +132,7 @@ int sums_transmit(sums *x, gl_batch *b, uint64_t now) {
             else add(x, s, b, now), shorter = length < b->segment, bytes += length + FRAME_OVERHEAD;
         }
     b->to = (uint16_t)(j->ranks + 1);
-    port_sent(&j->tenant, bytes, now);
+    port_sent(&j->tenant, bytes, sums_waiting(x), now);
     j->statistics.datagrams_sent += b->datagrams;
     return b->datagrams;
 }
