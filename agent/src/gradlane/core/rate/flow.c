@@ -98,9 +98,10 @@ bool flow_open(flow *f, uint64_t now) {
     return true;
 }
 
-unsigned uplink_burst(const uplink *u, double rate) {
-    const double slices = USABLE * rate * burst_of(u->queue_time) / (FRAME_OVERHEAD + u->datagram);
-    const unsigned most = GL_BATCH_BYTES / u->datagram, limit = slices < most ? (unsigned)slices : most;
+unsigned uplink_burst(const uplink *u, double rate, uint64_t due, uint64_t now) {
+    const double queue = u->queue_time < 2 * BURST ? u->queue_time : 2 * BURST, ahead = due > now ? (double)(due - now) : 0;
+    const double left = queue > ahead ? queue - ahead : 0, bytes = rate * (left < BURST ? left : BURST);
+    const unsigned limit = (unsigned)((bytes < GL_BATCH_BYTES ? bytes : GL_BATCH_BYTES) / u->datagram);
     return limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
 }
 

@@ -49,7 +49,7 @@ bool port_take(tenant *t, uint64_t now) {
     if (t->sent_share < port->sent_share) t->sent_share = port->sent_share;
     for (const tenant *o = port->tenants; o; o = o->next)
         if (o->waits && o->sent_share < t->sent_share) return false;
-    port->until = now + (uint64_t)burst_of(port->queue_time);
+    if (port->until <= now) port->until = now + (uint64_t)span_of(port->queue_time, port->rate);
     return true;
 }
 

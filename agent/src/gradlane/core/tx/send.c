@@ -171,7 +171,7 @@ int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     if (!l) return j->tenant.waits = false;
     if (!port_take(&j->tenant, now)) return 0;
     flow_open(&l->flow, port_horizon(j->tenant.port, now)); /* it is; what has been on its way for too long is lost */
-    const unsigned limit = flow_burst(&l->flow);
+    const unsigned limit = flow_burst(&l->flow, now);
     if (l->repairs.count)
         send_repairs(x, b, l, limit, now);
     else
