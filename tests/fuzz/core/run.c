@@ -82,7 +82,7 @@ static void look(unsigned rank) {
     uint64_t rate;
     uint32_t srtt;
     gl_oldest(e, fuzz_world.now, &waiting);
-    gl_patience(e), gl_engine_idle(e);
+    gl_patience(e, fuzz_world.now), gl_engine_idle(e);
     gl_class_statistics(e, fuzz_below(4), &counts);
     for (uint16_t other = 0; other < fuzz_world.ranks; other++) {
         gl_flow_state(e, other, &rate, &srtt);

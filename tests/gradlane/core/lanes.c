@@ -17,6 +17,9 @@ static bool changed[RANKS + 1], busy[RANKS + 1];
 uint64_t __real_flow_due(const flow *f);
 uint64_t __wrap_flow_due(const flow *f) { return looks++, __real_flow_due(f); }
 
+/* One that was due has been sent: so is what is due soon. */
+static uint64_t horizon(void) { return j.tenant.port->until > now ? j.tenant.port->until - 1 : now; }
+
 /* At times all lanes have something to send, at times few. */
 static lane *some_lane(void) { return &x.lanes[draw(1000) < 900 ? draw(SOME) * 41 : draw(RANKS + 1)]; }
 
@@ -42,7 +45,7 @@ static void change(void) {
 static lane *first_of_all(void) {
     for (unsigned i = 0; i <= RANKS; i++) {
         lane *l = &x.lanes[(turn + i) % (RANKS + 1)];
-        if (l->backlog && __real_flow_due(&l->flow) <= now) return l;
+        if (l->backlog && __real_flow_due(&l->flow) <= horizon()) return l;
     }
     return NULL;
 }
@@ -64,7 +67,7 @@ static uint64_t first_due(void) {
 }
 
 static void send(lane *l) {
-    require(flow_open(&l->flow, now), "a flow that is not open is to send");
+    require(flow_open(&l->flow, horizon()), "a flow that is not open is to send");
     const uint32_t slices = 1 + draw(l->backlog);
     l->backlog -= slices, l->flow.sequence += slices;
     flow_sent(&l->flow, slices * 1500.0, now);
@@ -82,6 +85,7 @@ int main(void) {
         if (draw(2000) == 0)
             for (lane *l = x.lanes; l <= x.lanes + RANKS; l++) note(l), lane_more(&x, l, 5);
         now += draw(20);
+        if (j.tenant.port->until <= now && draw(10) == 0) j.tenant.port->until = now + draw(100);
         lane *l = lane_first(&x, now);
         require(looks <= allowed, "more lanes are looked at than have changed or sent");
         check_busy();

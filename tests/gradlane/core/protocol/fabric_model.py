@@ -100,14 +100,21 @@ def _free(engines: list[object], ports: list[object]) -> None:
 
 
 class Model:
-    """Hosts with links of `rate` bit/s, whose ports of the fabric hold `buffer` bytes. Times in us."""
+    """Hosts with links of `rate` bit/s, whose ports of the fabric hold `buffer` bytes, and whose sockets hold `sockets`
+    bytes; 0: all that comes. Times in us."""
 
     def __init__(
-        self, hosts: int, rate: int = 1_000_000_000, buffer: int = 64_000, mark: int | None = None, delay: int = 10
+        self,
+        hosts: int,
+        rate: int = 1_000_000_000,
+        buffer: int = 64_000,
+        mark: int | None = None,
+        delay: int = 10,
+        sockets: int = 0,
     ) -> None:
         self.now = 1_000_000
         self.rate, self.buffer = rate, buffer
-        self.hosts = [Host(lib.gl_port_new(0)) for _ in range(hosts)]
+        self.hosts = [Host(lib.gl_port_new(sockets)) for _ in range(hosts)]
         self._handles: list[object] = []
         weakref.finalize(self, _free, self._handles, [host.port for host in self.hosts])
         self.uplinks = [Port(rate / 8e6, 1 << 30, None, 0) for _ in range(hosts)]

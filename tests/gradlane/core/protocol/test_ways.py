@@ -16,7 +16,7 @@ from tests.gradlane.core.protocol.queued_port import Port
 ALL = range(1, WAYS + 1)
 BUSY = frozenset(range(1, WAYS + 1, 2))
 # At one a REPORT comes after every 8 slices, at the other after some hundreds, more of a way than its number can say.
-RATES = (100_000_000, 3_000_000_000)
+RATES = (20_000_000, 3_000_000_000)
 NEAR = Impairment(delay=10)
 
 

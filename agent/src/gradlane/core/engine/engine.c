@@ -263,8 +263,8 @@ uint64_t gl_deadline(const gl_engine *e, uint64_t now) {
     return deadline > now ? deadline : now;
 }
 
-uint64_t gl_patience(const gl_engine *e) {
-    const uint64_t tx = tx_patience(&e->tx), sums = sums_patience(&e->sums);
+uint64_t gl_patience(const gl_engine *e, uint64_t now) {
+    const uint64_t tx = tx_patience(&e->tx, now), sums = sums_patience(&e->sums);
     return tx < sums ? tx : sums;
 }
 

@@ -74,8 +74,8 @@ void gl_receive(gl_engine *engine, const uint8_t *datagram, uint32_t length, int
 int gl_transmit(gl_engine *engine, gl_batch *batch, uint64_t now);
 /* When gl_transmit may next have something to send if nothing arrives before; UINT64_MAX = never. */
 uint64_t gl_deadline(const gl_engine *engine, uint64_t now);
-/* How long (us) arrivals may be left to gather, so that one wake-up serves many: little of a round trip. */
-uint64_t gl_patience(const gl_engine *engine);
+/* How long (us) arrivals may be left to gather, so that one wake-up serves many: until something is sent, or little of a round trip. */
+uint64_t gl_patience(const gl_engine *engine, uint64_t now);
 
 int gl_engine_has_event(const gl_engine *engine);
 /* The operation that was submitted longest ago; whom a sum in a switch waits for is not known. Returns 0 if none is in flight, else 1. */

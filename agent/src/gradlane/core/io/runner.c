@@ -331,10 +331,10 @@ static uint64_t time_to_wait(const gl_runner *r, uint64_t now) {
     return deadline == UINT64_MAX ? deadline : deadline > now ? deadline - now : 0;
 }
 
-static uint64_t patience_of(const gl_runner *r) {
+static uint64_t patience_of(const gl_runner *r, uint64_t now) {
     uint64_t least = UINT64_MAX;
     for (unsigned i = 0; i < r->served_count; i++) {
-        const uint64_t its = r->served[i].engine ? gl_patience(r->served[i].engine) : UINT64_MAX;
+        const uint64_t its = r->served[i].engine ? gl_patience(r->served[i].engine, now) : UINT64_MAX;
         if (its < least) least = its;
     }
     return least == UINT64_MAX ? 0 : least;
@@ -385,7 +385,7 @@ int gl_runner_run(gl_runner *r) {
         hand_out_events(r);
         const uint64_t now = gl_now();
         beat(r, now);
-        if (r->counts.received > received) gathered = now + patience_of(r);
+        if (r->counts.received > received) gathered = now + patience_of(r, now);
         error = sleep_on(r, sets, more ? 0 : time_to_wait(r, now), gathered > now ? gathered - now : 0);
     }
     gl_runner_unlock(r);

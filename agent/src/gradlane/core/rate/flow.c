@@ -10,7 +10,6 @@
 #include "base/batch.h"
 #include "rate/pacing.h"
 
-static const double BURST = 500;     /* us of a flow's rate that one batch may carry, if the queue time is not shorter */
 static const double HELD = 7.0 / 8;  /* of its share: a flow below that is held */
 static const uint64_t STALL = 25000; /* us, and the shortest round trip, without a REPORT: what is in flight is lost */
 
@@ -99,10 +98,10 @@ bool flow_open(flow *f, uint64_t now) {
     return true;
 }
 
-unsigned uplink_burst(const uplink *u, double rate) {
-    const double bytes = rate * (u->queue_time < BURST ? u->queue_time : BURST);
-    const double most = bytes < GL_BATCH_BYTES ? bytes : GL_BATCH_BYTES;
-    const unsigned limit = (unsigned)(most / u->datagram);
+unsigned uplink_burst(const uplink *u, double rate, uint64_t due, uint64_t now) {
+    const double queue = u->queue_time < 2 * BURST ? u->queue_time : 2 * BURST, ahead = due > now ? (double)(due - now) : 0;
+    const double left = queue > ahead ? queue - ahead : 0, bytes = rate * (left < BURST ? left : BURST);
+    const unsigned limit = (unsigned)((bytes < GL_BATCH_BYTES ? bytes : GL_BATCH_BYTES) / u->datagram);
     return limit < 1 ? 1 : limit > GL_BATCH ? GL_BATCH : limit;
 }
 

@@ -66,8 +66,9 @@ void flow_free(flow *f);
 void flow_begin(flow *f, uint64_t idle, unsigned meeting, uint64_t now);
 uint64_t flow_due(const flow *f);       /* when it may next send */
 bool flow_open(flow *f, uint64_t now);  /* whether it may send now */
-unsigned uplink_burst(const uplink *u, double rate); /* datagrams of a batch at that rate, at most */
-static inline unsigned flow_burst(const flow *f) { return uplink_burst(f->uplink, f->rate); }
+/* Datagrams of a batch at that rate, at most: with those that have been sent ahead they fill no more than a queue may hold. */
+unsigned uplink_burst(const uplink *u, double rate, uint64_t due, uint64_t now);
+static inline unsigned flow_burst(const flow *f, uint64_t now) { return uplink_burst(f->uplink, f->rate, f->next_send, now); }
 void flow_sent(flow *f, double bytes, uint64_t now);
 /* A slice of the first pass is sent, of a message of `slices` that may lose `budget` of them. */
 static inline void flow_earn(flow *f, uint32_t budget, uint32_t slices) {

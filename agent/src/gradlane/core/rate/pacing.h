@@ -8,12 +8,23 @@
 #include <stdint.h>
 
 enum {
+    PACKET = 1500,           /* bytes */
     FRAME_OVERHEAD = 42,     /* bytes of Ethernet, IPv4 and UDP headers */
     REPORT_EVERY = 8,        /* slices, but neither more often nor, if any came, more seldom than: */
     REPORT_LEAST = 100,      /* us */
     REPORT_MOST = 1000,      /* us */
     STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
+    BURST = 500,             /* us of its rate that a batch carries, and half of what a wake-up does, at most */
 };
+
+static const double USABLE = 0.98; /* of a link, so that a queue that has grown drains again */
+
+/* us of what is due that a wake-up sends: a second batch of a flow is among that if the queue time has room for it. Where a
+ * packet takes longer, each is sent when it is due. */
+static inline double span_of(double queue_time, double rate) {
+    const double span = queue_time < 1.2 * BURST ? queue_time / 2 : 1.1 * BURST;
+    return span * rate < PACKET ? 0 : span;
+}
 
 /* When the next batch is due. A late wake-up may be made good by sending faster, up to what queues are to hold. */
 static inline uint64_t next_due(double queue_time, uint64_t next, uint64_t now, double bytes, double rate) {

@@ -45,10 +45,11 @@ void port_leave(tenant *t) {
 bool port_take(tenant *t, uint64_t now) {
     gl_port *port = t->port;
     t->waits = true;
-    if (now < port->next_send) return false;
+    if (port_horizon(port, now) < port->next_send) return false;
     if (t->sent_share < port->sent_share) t->sent_share = port->sent_share;
     for (const tenant *o = port->tenants; o; o = o->next)
         if (o->waits && o->sent_share < t->sent_share) return false;
+    if (port->until <= now) port->until = now + (uint64_t)span_of(port->queue_time, port->rate);
     return true;
 }
 
@@ -64,9 +65,9 @@ void port_spend(gl_port *port, double bytes, uint64_t now) {
     port->next_send = due < port->latest ? due : port->latest;
 }
 
-void port_sent(tenant *t, double bytes, uint64_t now) {
+void port_sent(tenant *t, double bytes, bool more, uint64_t now) {
     gl_port *port = t->port;
-    t->waits = false;
+    t->waits = more;
     meter_count(&t->out, bytes, meter_window(t), now);
     port->sent_share = t->sent_share;
     t->sent_share += bytes / t->weight;

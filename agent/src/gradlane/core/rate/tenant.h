@@ -13,15 +13,13 @@
 #include "rate/meter.h"
 #include "rate/port.h"
 
-static const double USABLE = 0.98; /* of a link, so that a queue that has grown drains again */
-
 typedef struct tenant tenant;
 
 struct gl_port {
     tenant *tenants;
     uint64_t receive_bytes;
     double rate, queue_time;         /* bytes per us; us */
-    uint64_t next_send;
+    uint64_t next_send, until;       /* until: what is due before is sent together */
     uint64_t turn, latest;           /* us that the last paced batch takes; until when the next one is put off, at most */
     double sent_share;               /* of the job that sent last, before that */
     double weight;                   /* of the jobs that something comes in of */
@@ -63,8 +61,10 @@ static inline sharer *sharer_of(const tenant *t, unsigned rank, bool multicast) 
 /* Of `t` the port, the link, the weight, the ranks, the sharers and the room for active ones are set. */
 void port_join(tenant *t);
 void port_leave(tenant *t);
+/* One wake-up sends all that is due up to this time: `now`, or later if something that was due has been sent. */
+static inline uint64_t port_horizon(const gl_port *p, uint64_t now) { return p->until > now ? p->until - 1 : now; }
 bool port_take(tenant *t, uint64_t now); /* whether it may send now; if not, it waits */
-void port_sent(tenant *t, double bytes, uint64_t now);
+void port_sent(tenant *t, double bytes, bool more, uint64_t now); /* `more`: it waits again */
 void port_spend(gl_port *port, double bytes, uint64_t now); /* sent without waiting: the next ones wait longer, within bounds */
 
 /* A rank is going to send. share_grow comes after all of them. */

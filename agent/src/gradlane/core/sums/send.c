@@ -123,7 +123,7 @@ int sums_transmit(sums *x, gl_batch *b, uint64_t now) {
     rerun_work(x, now);
     stream *s = most_urgent(x);
     if (!s || !port_take(&j->tenant, now)) return 0;
-    const unsigned limit = uplink_burst(&j->uplink, j->uplink.rate);
+    const unsigned limit = uplink_burst(&j->uplink, j->uplink.rate, j->tenant.port->next_send, now);
     double bytes = 0;
     for (bool shorter = false; b->datagrams < limit && !shorter && (s = most_urgent(x));)
         while (may_send(s) && b->datagrams < limit && !shorter) {
@@ -132,7 +132,7 @@ int sums_transmit(sums *x, gl_batch *b, uint64_t now) {
             else add(x, s, b, now), shorter = length < b->segment, bytes += length + FRAME_OVERHEAD;
         }
     b->to = (uint16_t)(j->ranks + 1);
-    port_sent(&j->tenant, bytes, now);
+    port_sent(&j->tenant, bytes, sums_waiting(x), now);
     j->statistics.datagrams_sent += b->datagrams;
     return b->datagrams;
 }

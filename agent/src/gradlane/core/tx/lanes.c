@@ -22,7 +22,7 @@ static uint64_t turn_of(const tx *x, const lane *l) {
 /* Puts a lane where it belongs. */
 static void place(tx *x, lane *l, uint64_t now) {
     const uint64_t due = l->backlog ? flow_due(&l->flow) : UINT64_MAX;
-    const bool open = due <= now;
+    const bool open = due <= port_horizon(x->job->tenant.port, now);
     if (open != l->open || !l->backlog) heap_remove(l->open ? &x->open : &x->due, &l->turn);
     l->open = open;
     if (l->backlog) queue_put(x->job, open ? &x->open : &x->due, &l->turn, open ? turn_of(x, l) : due);
@@ -39,8 +39,10 @@ lane *lane_first(tx *x, uint64_t now) {
         x->changed = l->next_changed, l->changed = false;
         look_at(x, l, now);
     }
-    for (heap_item *first; (first = heap_first(&x->due)) && first->key <= now;) place(x, container_of(first, lane, turn), now);
-    const heap_item *first = heap_first(&x->open);
+    const uint64_t horizon = port_horizon(x->job->tenant.port, now);
+    heap_item *first;
+    while ((first = heap_first(&x->due)) && first->key <= horizon) place(x, container_of(first, lane, turn), now);
+    first = heap_first(&x->open);
     return first ? container_of(first, lane, turn) : NULL;
 }
 

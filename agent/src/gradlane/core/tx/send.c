@@ -16,8 +16,8 @@
 #include "tx/trace.h"
 
 enum {
-    PATIENCE = 4, /* of the shortest round trip: one part may pass before arrivals are looked at */
-    PATIENCE_MIN = 20, PATIENCE_MAX = 600, /* us; from batch to batch it is 500 (BURST) at most */
+    PATIENCE = 4, /* of the shortest round trip, and of what the sockets hold: for one part arrivals are not looked at */
+    PATIENCE_MIN = 20, PATIENCE_MAX = 600, /* us */
 };
 
 /* A shorter datagram ends a UDP_SEGMENT batch, and a longer one can't follow. */
@@ -170,33 +170,39 @@ int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     lane *l = lane_first(x, now);
     if (!l) return j->tenant.waits = false;
     if (!port_take(&j->tenant, now)) return 0;
-    flow_open(&l->flow, now); /* which it is; what has been under way for too long counts as lost */
-    const unsigned limit = flow_burst(&l->flow);
+    flow_open(&l->flow, port_horizon(j->tenant.port, now)); /* it is; what has been on its way for too long is lost */
+    const unsigned limit = flow_burst(&l->flow, now);
     if (l->repairs.count)
         send_repairs(x, b, l, limit, now);
     else
         send_first_pass(x, b, l, limit, now);
     const double bytes = batch_bytes(b);
     flow_sent(&l->flow, bytes, now);
-    port_sent(&j->tenant, bytes, now);
     lane_sent(x, l, now);
+    port_sent(&j->tenant, bytes, x->open.count, now);
     b->to = (uint16_t)lane_number(x, l);
     j->statistics.datagrams_sent += b->datagrams;
     return b->datagrams;
 }
 
-uint64_t tx_patience(const tx *x) {
-    /* What is there to send does not wait for arrivals, so they may wait for it: for its next batch. */
-    const uint32_t parts = lanes_wait(x) ? 1 : PATIENCE;
-    const heap_item *nearest = heap_first(&x->nearest);
-    const uint64_t part = (nearest ? nearest->key : UINT64_MAX) / parts, shortest = part < PATIENCE_MAX ? part : PATIENCE_MAX;
-    /* From one batch to the next is enough; where that is less than a sleep costs, it is none. */
-    const double batch = 1.25 * GL_BATCH_BYTES / x->job->uplink.rate, patience = (double)shortest;
-    return batch < PATIENCE_MIN ? 0 : (uint64_t)(batch < patience ? batch : patience);
-}
-
 uint64_t tx_deadline(const tx *x, uint64_t now) {
     if (x->job->mail_first) return now;
-    const uint64_t port = x->job->tenant.port->next_send, lanes = lanes_due(x, now);
-    return lanes > port ? lanes : port;
+    const gl_port *port = x->job->tenant.port;
+    const uint64_t lanes = lanes_due(x, now), due = lanes > port->next_send ? lanes : port->next_send;
+    return due > port_horizon(port, now) ? due : now;
+}
+
+uint64_t tx_patience(const tx *x, uint64_t now) {
+    const uplink *u = &x->job->uplink;
+    const heap_item *nearest = heap_first(&x->nearest);
+    const double batch = 1.25 * GL_BATCH_BYTES / u->rate, held = (double)u->receive_bytes / PATIENCE / u->rate;
+    /* Where from one batch to the next is less than a sleep costs, it is none. */
+    if (batch < PATIENCE_MIN) return 0;
+    double patience = nearest ? (double)nearest->key : INITIAL_RTT;
+    /* What is sent soon does not wait for arrivals, so they may wait for it. */
+    if (!lanes_wait(x) || tx_deadline(x, now) > now + 2 * BURST) {
+        const double most = batch < PATIENCE_MAX ? batch : PATIENCE_MAX;
+        patience = patience / PATIENCE < most ? patience / PATIENCE : most;
+    }
+    return (uint64_t)(u->receive_bytes && held < patience ? held : patience);
 }

@@ -89,7 +89,7 @@ void tx_turn(tx *x, const plan *p);                  /* the plan's next one, if 
 /* Datagrams to send now, or 0. */
 int tx_transmit(tx *x, gl_batch *b, uint64_t now);
 uint64_t tx_deadline(const tx *x, uint64_t now);
-uint64_t tx_patience(const tx *x);
+uint64_t tx_patience(const tx *x, uint64_t now);
 
 /* What answers to what was sent: the header, and what comes after it. */
 void on_stop(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, uint64_t now);
