@@ -2,6 +2,7 @@
 """deploy/kubernetes: its objects are valid, and what its pods run works, as processes with what they are lent."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.manifests import BIN, KUBERNETES, Pod, documents, template
+from tests.deploy.commands import PARSERS
+from tests.deploy.manifests import BIN, KUBERNETES, PROGRAMS, Pod, documents, template
 from tests.gradlane.control.certificates import Authority
 from tests.support.agents import NETWORK, until
 from tests.support.namespaces import Namespaces, ip
@@ -21,6 +23,7 @@ from tests.support.paths import ROOT
 from tests.support.ports import free_ports
 
 BASE, EXAMPLES = KUBERNETES / "base", KUBERNETES / "examples"
+FILES = sorted(it for it in BASE.rglob("*.yaml") if it.name != "kustomization.yaml")
 NICE = 1 << 23  # CAP_SYS_NICE
 TRAIN = """\
 import torch
@@ -75,13 +78,17 @@ def test_kustomize_builds_objects_that_are_valid_and_belong_together(name: str, 
             claimed = {claim["metadata"]["name"] for claim in it["spec"].get("volumeClaimTemplates", [])}
             assert mounted == {volume["name"] for volume in pods["volumes"]} | claimed
             images.add(container["image"].rpartition("/")[2])
+            arguments = [re.sub(r"\$\(\w+\)", "192.0.2.1", word) for word in container["args"]]
+            PARSERS[PROGRAMS[it["metadata"]["name"]]]().parse_args(
+                arguments
+            )  # ends the program if it does not take them
     version = (ROOT / "VERSION").read_text().strip()
     assert images == {f"gradlane-{part}:{version}" for part in ("agent", "controller", "switch")}
 
 
-@pytest.mark.parametrize("name", ["secret", "job"])
-def test_examples_are_valid(name: str) -> None:
-    assert validate(EXAMPLES / f"{name}.yaml") == ""
+@pytest.mark.parametrize("file", [*FILES, EXAMPLES / "secret.yaml", EXAMPLES / "job.yaml"], ids=lambda it: it.stem)
+def test_each_object_is_valid(file: Path) -> None:
+    assert validate(file) == ""
 
 
 @pytest.mark.parametrize("name", ["pytorchjob", "trainjob"])
