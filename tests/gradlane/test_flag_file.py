@@ -125,7 +125,7 @@ def test_every_flag_of_the_services_is_a_key(parser, command: list[str], capsys,
     with pytest.raises(SystemExit):
         parser().parse_args([*command, "--help"])
     shown = capsys.readouterr().out
-    flags = set(re.findall(r"^  (?:-\w(?: \S+)?, )?--([\w-]+)", shown, re.MULTILINE)) - {"help", "config"}
+    flags = set(re.findall(r"^  (?:-\w(?: \S+)?, )?--([\w-]+)", shown, re.MULTILINE)) - {"help", "version", "config"}
     assert {"fabric", "job-grace", "insecure"} <= flags or {"interface", "grpc-server-addr", "log-level"} <= flags
     path = tmp_path / "all.toml"
     path.write_text("nothing = 1\n")

@@ -104,7 +104,7 @@ def test_an_agent_reports_for_its_own_host_alone(server: Server) -> None:
         report(of_job(step=1 << 63)),
         report(of_job(step_seconds=-1.0)),
         '{"name":"n","version":"1","addresses":[],"jobs":[' + json.dumps(of_job(step_seconds=float("inf"))) + "]}",
-        report(of_job(rank=256)),
+        report(of_job(rank=1024)),
         report(of_job(state="dancing")),
         report(of_job(budget={"used": 2.0, "allowed": 0.1})),
         report(of_job(stragglers=[{"rank": 0, "evidence": "x" * 301}])),

@@ -117,7 +117,7 @@ def test_without_a_template_a_job_is_exact_and_as_fast_as_its_hosts_ports(live: 
         (422, "rank is 2, but 2 workers", {"rank": 2, "host": 2}),
         (422, "address", {"address": "10.0.1"}),
         (422, "name", {"name": "../x"}),
-        (422, "workers", {"workers": 257}),
+        (422, "workers", {"workers": 1025}),
         (422, "extra", {"extra": 1}),
     ],
 )
