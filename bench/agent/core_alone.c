@@ -13,8 +13,7 @@
 enum {
     JOB = 1, TOKEN = 7,
     RATE = 12500,     /* bytes per us */
-    LONGEST = 44,     /* slices of a train */
-    TURN = 500        /* us of a flow's part of the link that it sends at once */
+    LONGEST = 44      /* slices of a train */
 };
 
 /* Another rank, as it takes the result. */
@@ -44,7 +43,7 @@ void core_load_free(core_load *l) {
 }
 
 static uint32_t train_of(const core_load *l) {
-    const uint32_t most = RATE / (l->ranks - 1) * TURN / (GL_HEADER + l->slice_bytes);
+    const uint32_t most = RATE / (l->ranks - 1) * BURST / (GL_HEADER + l->slice_bytes);
     const uint32_t fits = BUFFER_BYTES / (GL_HEADER + l->slice_bytes), longest = fits < LONGEST ? fits : LONGEST;
     return most < 1 ? 1 : most < longest ? most : longest;
 }

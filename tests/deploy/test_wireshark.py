@@ -2,13 +2,11 @@
 """Wireshark's dissector belongs to gradlane.wire, and Debian's tshark makes of every datagram what the page of the wire
 format says, also of those that agents and a switch really send."""
 
-import importlib.util
 import os
 import re
 import struct
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -45,23 +43,14 @@ from tests.support.effort import tries
 from tests.support.lan import Lan
 from tests.support.needs import needs, needs_root
 from tests.support.paths import DOCS, ROOT
+from tests.support.scripts import load_script
 from tests.support.sum_relay import SumLan
 
 HOSTS = 3
 needs_tshark = needs("tshark")
 
 
-def load_build() -> ModuleType:
-    """deploy/wireshark/build.py, which is a script and no part of a package."""
-    spec = importlib.util.spec_from_file_location("wireshark_build", FOLDER / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-build = load_build()
+build = load_script(FOLDER / "build.py")
 
 
 def test_what_is_committed_was_made_from_these_sources() -> None:

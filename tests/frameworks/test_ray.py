@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ray Train on a cluster of two nodes, each in a network namespace. It needs root."""
 
+import contextlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -44,16 +46,17 @@ class Nodes(Namespaces):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+def cluster() -> Iterator[Nodes]:
     """Its workers bring their agents."""
     environment = os.environ | QUIET | {"GRADLANE_SOCKET": "process"}
     folder = f"/tmp/gly{os.getpid()}"  # sockets' paths are short
-    common = [*("--num-cpus", "1"), *("--disable-usage-stats",)]
+    common = ["--num-cpus", "1", "--disable-usage-stats"]
     starts = [
         [*("--head", "--port", "6399", "--include-dashboard", "false", "--temp-dir", folder), *common],
         [*("--address", f"{ADDRESSES[0]}:6399"), *common],
     ]
-    with Nodes() as nodes:
+    with Nodes() as nodes, contextlib.ExitStack() as stack:
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
         for name, address, start in zip(nodes.names, ADDRESSES, starts, strict=True):
             command = [Path(sys.executable).with_name("ray"), "start", *start, "--node-ip-address", address]
             subprocess.run(
@@ -64,7 +67,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
                 timeout=PATIENCE,
             )
         yield nodes
-    subprocess.run(["rm", "-rf", folder], check=False)
 
 
 def fit(nodes: Nodes, folder: Path, program: str) -> subprocess.CompletedProcess[str]:
@@ -79,7 +81,7 @@ def fit(nodes: Nodes, folder: Path, program: str) -> subprocess.CompletedProcess
     )
 
 
-def test_workers_on_two_nodes_learn_as_one_program_says(cluster: Nodes, tmp_path: Path) -> None:
+def test_workers_on_two_nodes_learn_the_same_model(cluster: Nodes, tmp_path: Path) -> None:
     done = fit(cluster, tmp_path, programs_of("ray")[0])
     assert done.returncode == 0, done.stdout + done.stderr
     said = done.stdout + done.stderr

@@ -1,32 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The committed output of p4c belongs to the P4 sources beside it."""
 
-import importlib.util
 import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from tests.support.paths import P4_SOURCE
+from tests.support.scripts import load_script
 
 SAMPLE = 16  # of the corpus every so manyth is compiled again; with --thorough all of it
 
 
-def load_build() -> ModuleType:
-    """p4src/build.py, which is a script and no part of a package."""
-    spec = importlib.util.spec_from_file_location("p4_build", P4_SOURCE / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-build = load_build()
+build = load_script(P4_SOURCE / "build.py")
 TREES = pytest.mark.parametrize(
     "tree", [build.GRADLANE, build.CORPUS, *build.BENCH], ids=["gradlane", "corpus", "bench-switch", "bench-training"]
 )

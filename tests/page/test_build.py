@@ -2,33 +2,22 @@
 """The committed page belongs to the source beside it, is small, and needs nobody else."""
 
 import gzip
-import importlib.util
 import json
 import re
 import subprocess
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from tests.page.simulated.server import PAGE
 from tests.support.paths import ROOT
+from tests.support.scripts import load_script
 
 SOURCE = ROOT / "controller" / "page"
 MOST = 200_000  # bytes, gzipped
 
 
-def load_build() -> ModuleType:
-    """controller/page/build.py, which is a script and no part of a package."""
-    spec = importlib.util.spec_from_file_location("page_build", SOURCE / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-build = load_build()
+build = load_script(SOURCE / "build.py")
 
 
 def built() -> list[Path]:

@@ -35,8 +35,8 @@ class DistributedTrainer(_gluon.Trainer):
     """A gluon.Trainer that updates with the mean of each gradient over all processes.
 
     `step(batch_size)` takes the size of this process's batch. The order of the parameters numbers the layers, from the
-    model's input on. Each process trains on one device; sparse gradients travel dense. `step` raises AgentError, and
-    ValueError for what can't be trained so.
+    model's input on. Each process trains on one device. `step` raises AgentError, and ValueError for a parameter on
+    several.
     """
 
     def __init__(self, params: Any, optimizer: Any, optimizer_params: Mapping[str, Any] | None = None) -> None:

@@ -12,7 +12,6 @@ hook and `overlap` need.
 
 import importlib
 import os
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,8 +46,6 @@ class _Backend(_config._TorchBackend):
         text = None if backend_config.job is None else Path(backend_config.job).read_text()
         worker_group.execute(_prepare, text, backend_config.socket)
         super().on_start(worker_group, backend_config)
-        if text is not None:
-            worker_group.execute(_forget)
 
 
 def _prepare(text: str | None, socket: str | None) -> None:
@@ -57,11 +54,7 @@ def _prepare(text: str | None, socket: str | None) -> None:
     if socket is not None:
         os.environ["GRADLANE_SOCKET"] = socket
     if text is not None:
-        descriptor, os.environ["GRADLANE_JOB"] = tempfile.mkstemp(prefix="gradlane-", suffix=".toml")
-        with open(descriptor, "w") as file:  # others may not read it: it may have the job's key
-            file.write(text)
-
-
-def _forget() -> None:
-    """In a worker that has joined: nobody else needs the file."""
-    os.unlink(os.environ.pop("GRADLANE_JOB"))
+        # In memory, as it may have the job's key: nothing is left when the worker ends, however it does.
+        descriptor = os.memfd_create("job.toml")
+        os.write(descriptor, text.encode())
+        os.environ["GRADLANE_JOB"] = f"/proc/self/fd/{descriptor}"
