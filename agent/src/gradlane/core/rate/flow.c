@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A flow's account: what is in flight, what its receivers leave it, and when its next batch is due. How its rate follows
  * congestion is up to its controller.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The end of a message at its sender: PROBE, and repair of just what a BITMAP says is missing, until STOP.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * What is sent next: control datagrams, then on each lane in turn repairs, then the slice of the front-most layer of all
  * messages, when the lane's flow and the host's port let it.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The sender: what it knows of messages that are sent, and what those above it call.
  */
