@@ -37,6 +37,7 @@ struct lane {
     bool busy;
     uint64_t idle_since;
     uint32_t backlog, begun;      /* slices to send; messages */
+    uint32_t latest;              /* the message of the latest slice of a first pass */
     heap messages, repairs;       /* that have something to send: by layer, then by age; by age */
 };
 
