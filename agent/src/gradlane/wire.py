@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: Apache-2.0
+# SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 """The wire header: its only definition. The C core's offsets and the tests' scapy layer are derived from it.
 
 docs/wire-format.md explains the fields; p4src/shared/headers.p4 is the switch's view, compared by a test.

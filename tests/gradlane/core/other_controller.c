@@ -54,17 +54,21 @@ int main(void) {
         now = flow_due(&f) > now ? flow_due(&f) : now;
         if (i < 39) assert(now == 1000000 + 2 * (i + 1)); /* 1000 bytes at 500 a microsecond */
     }
-    assert(now > 1000000 + 20000); /* the window is full, so only a stall would open it */
+    /* The window is full: after three round trips and the queue time it is time to ask, and only a stall would open it. */
+    assert(flow_full(&f) && now == 1000000 + 2 * 39 + 3 * INITIAL_RTT + 100);
+    f.asked = true;
+    assert(flow_due(&f) > 1000000 + 20000);
 
     const uint64_t heard = 1000000 + ROUND_TRIP;
     f.receivers[0].marked = MARKED_MASK - 3; /* it wraps */
     const report r = {.received = 39, .marked = 9, .share = 250, .room = UINT32_MAX, .known = true, .sequence = 39,
                       .rtt = ROUND_TRIP};
     assert(flow_report(&f, &f.receivers[0], &to, &r, heard) && !flow_report(&f, &f.receivers[0], &to, &r, heard));
-    assert(s->reports == 1 && s->marked == 13 && s->window == 20 * DATAGRAM && f.rate == 250 && f.acknowledged == 40);
+    assert(!f.asked && s->reports == 1 && s->marked == 13 && s->window == 20 * DATAGRAM && f.rate == 250 && f.acknowledged == 40);
     assert(flow_open(&f, heard));
 
     for (unsigned i = 0; i < 20; i++) f.sequence++;
+    f.asked = true;
     assert(!flow_open(&f, heard + 20000) && flow_open(&f, heard + 30000) && s->stalls == 1);
     flow_free(&f);
     return 0;

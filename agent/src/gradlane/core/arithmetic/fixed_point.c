@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Fixed point: in blocks that stay in the first-level cache, in loops that the compiler turns into vectors.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Numbers that a switch can add: integers in lanes of 16 or 32 bits, unsigned, biased and big-endian, as SwitchML does it
  * (Sapio et al., "Scaling Distributed Machine Learning with In-Network Aggregation", NSDI 2021). An element x of a slice with

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Which instructions the arithmetic uses. The library is for any CPU of its architecture; the loops over elements are
  * compiled for later ones too, and the loader of the system takes what the CPU has (an ifunc). The results are the same bit

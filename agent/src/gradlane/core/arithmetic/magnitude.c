@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The worth of slices. The loops are over blocks that stay in the first-level cache, in lanes that the compiler turns into
  * vectors.

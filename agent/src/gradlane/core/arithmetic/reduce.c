@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The arithmetic on elements: contributions are combined in their order, block by block. Types of 16 bits are combined in
  * float32 and rounded once, to nearest even; integers wrap.

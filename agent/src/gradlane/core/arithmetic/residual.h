@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Error feedback (Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014): what the network dropped of a
  * contribution is added to the next one, so a gradient is late, not lost. Where the mean of what arrived stood for it, only

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Element types (GL_TYPE_FLOAT32 and so on, of wire.h), and how elements are reduced.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Buffers that datagrams are received into. What is in one may be used where it lies as long as somebody holds it. One thread
  * at a time takes them; any may hold and release.

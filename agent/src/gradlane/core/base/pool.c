@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The pool: which slots are unused stands apart, as what was used last is still in the cache, and the others are not.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Slots of a slice each, for contributions that wait and results that are sent: the pool's own, which are used again last in,
  * first out, and go back to the system when the pool ends; or where a datagram has come in.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The 16 bits of a header that say who sends the datagram, and by which way: `way` ++ `source`.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The shared memory between one training process (the client) and the thread of its agent's transport: a ring of
  * commands, and a completion word for each command in flight. Whoever waits for a completion waits in futex(2), without

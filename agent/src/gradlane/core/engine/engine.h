@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The bounded-loss transport and the collectives on it, without I/O: datagrams go in and come out, time is an
  * argument. io/ runs it on sockets, the tests run it on a simulated network. All times are microseconds of one

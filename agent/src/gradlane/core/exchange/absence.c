@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * An absence is an ordinary operation of this host, with zeros of its own. Nobody else knows of it, and none of the transport: it
  * may be summed by a switch, by hosts, or by hosts again. As none but this host decides it, nobody need agree; its budget is

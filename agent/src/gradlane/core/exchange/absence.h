@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Steps of tensors that a switch sums, which others have gone on with while this host's processes are late: it takes its part in
  * them with zeros. A sum of all is then there, which nobody need be told anything of; who was late owes what it has.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A job's data path at one host: takes the commands of the job's local processes in the runner's thread, brings their
  * contributions together, submits them to the engine, and tells the processes when the results are there.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Collectives of groups of processes, all exact but for sends and receives that say otherwise. Where a host has one member,
  * the engine works on its memory. Where it has several, the k-th command of each is brought together: they become one

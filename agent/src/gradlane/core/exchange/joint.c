@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * How the bytes of a group's members come together at their host, and go apart: as a list of moves, each of which can be left
  * after any piece, as the network and other jobs are served in between.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Plans that hold from a step on are kept to the end of the job: a tensor that is new, or seldom reduced, has old steps.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * How tensors are reduced and who owns how much of them, by step, and until when no further step begins. All ranks must
  * reduce a tensor's step alike; how they agree on it is above the core (control/plans.py).

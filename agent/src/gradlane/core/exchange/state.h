@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * What the exchange knows: the host's processes with their regions, the tensors and groups that they have registered, and
  * what failed.

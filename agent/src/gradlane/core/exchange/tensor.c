@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * All-reduces of registered tensors. Once all local processes have brought their contributions, each partition is
  * prepared (summed over the processes, what is owed added, its slices' worth found) and submitted, the front layers

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Adaptive tolerance: how much loss training bears depends on its phase. In a critical phase, where the norm of the
  * gradient changes fast, little; otherwise all that the job tolerates (Agarwal et al., "Accordion", MLSys 2021, whose

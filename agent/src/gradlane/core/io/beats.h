@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Signs of life that the runner sends by itself: whatever else goes on in its process, other hosts hear that it lives.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * One sendmmsg carries a batch, one recvmmsg takes in several. A batch is a message of its own for each run of equal tags,
  * cut into datagrams by the kernel (UDP_SEGMENT); where that is refused, each datagram is a message.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * An engine's batches on UDP sockets: UDP_SEGMENT out and UDP_GRO in (Linux 4.18 and 5.0).
  */

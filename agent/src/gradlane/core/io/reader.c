@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * What is read goes through a ring that one thread fills and the other empties. Each train in it holds its buffer.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A thread that reads the sockets while much comes, so that the loop has the time to reduce and to send: half of what the
  * loop takes is the kernel's copy out of a socket. The sockets are read by one of the two at a time. The loop hands them

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The loop: what has arrived goes to the engine of its job, watched descriptors are served, and every engine sends what
  * is due. One lock is held but while the loop sleeps, so everything else in the core needs none.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The agent's one thread of transport: UDP sockets, the engines of all jobs, and descriptors that others watch.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Control datagrams that wait to be sent: they go before everything that is paced, to each receiver in turn.
  */

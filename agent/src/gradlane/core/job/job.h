@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A job at this rank, as all parts of its engine see it: settings, the host's port, round trips, timers, memory, what is to be
  * sent at once, and counts.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * All the calls that go up: what the sender (tx) and the receiver (rx) tell the operations above them. Whoever makes them
  * hands over this table (job.h).

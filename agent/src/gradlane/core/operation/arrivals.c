@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A worker is late if the others wait for it, so its time is taken against the median of all: neither one that is early nor
  * one that is late moves that.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The steps of a tensor that a worker was left out of ascend, and the last `steps` of them are known. One more is allowed if
  * the first of these is `window` steps back: then every window that ends with the new one has at most `steps`, and every other

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Of which steps late workers have been left out, and whether they may be of one more: of any `window` consecutive steps of a
  * tensor no worker misses more than `steps`.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Operations in flight: nodes (plan.h) take in what arrives, reduce it in rank order as soon as nothing is awaited any more,
  * and pass the result on while other slices still come. A contribution is kept only if it has to wait for others, where its

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Which nodes make up a collective. Every rank lists its own ones; where two ranks exchange a message, both list its nodes
  * in the same order. A plan is all there is to an algorithm: what reduces, waits and repairs is the same for all.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * What one rank does in a collective operation: nodes that reduce, and links to other ranks. A plan is all there is to an
  * algorithm; what sends, waits and repairs is the same for all.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The schedule of StragglAR (Devraj, Ding, Kumar and Kleinberg, arXiv 2505.23523): who sends whom which chunk when.
  */

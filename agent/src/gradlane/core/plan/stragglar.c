@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The nodes of an all-reduce by StragglAR (Devraj, Ding, Kumar and Kleinberg, arXiv 2505.23523). The others reduce a chunk each
  * while the straggler is late. Then it swaps with one after the other, contribution against partial sum, so both have the

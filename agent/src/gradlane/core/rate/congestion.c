@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The congestion controller. The rate falls on delay as Swift's (SIGCOMM 2020) and on ECN marks and on losses that no budget
  * covers as DCTCP's (RFC 8257), and rises again as DCQCN's (SIGCOMM 2015), up to the share that the receiver tells (share.c).

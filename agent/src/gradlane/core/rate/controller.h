@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A congestion controller: how the rate of a flow follows what its receivers report. The flow (flow.c) keeps account of what
  * is in flight, of shares and of losses; a controller sets `rate`, and tells how much may be in flight. Another one is

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A flow's account: what is in flight, what its receivers leave it, and when its next batch is due. How its rate follows
  * congestion is up to its controller.
@@ -78,22 +78,31 @@ static double window(const flow *f) {
     return bytes > 2 * REPORT_EVERY * slice ? bytes : 2 * REPORT_EVERY * slice;
 }
 
-static bool is_full(const flow *f) {
+bool flow_full(const flow *f) {
     return (double)(f->sequence - f->acknowledged) * f->uplink->datagram >= window(f);
 }
 
+/* A question overtakes slices that still queue, so it waits for the queues that the rate control allows. */
+static uint64_t silence(const flow *f) {
+    if (f->asked) return f->progress_at + f->rtt + STALL;
+    const uint64_t since = f->sent_at > f->progress_at ? f->sent_at : f->progress_at;
+    return since + 3 * (uint64_t)f->rtt + (uint64_t)f->uplink->queue_time;
+}
+
 uint64_t flow_due(const flow *f) {
-    if (!is_full(f)) return f->next_send;
-    const uint64_t given_up = f->progress_at + f->rtt + STALL;
-    return given_up > f->next_send ? given_up : f->next_send;
+    const uint64_t least = flow_full(f) ? silence(f) : 0;
+    return least > f->next_send ? least : f->next_send;
+}
+
+void flow_give_up(flow *f) {
+    f->acknowledged = f->sequence;
+    f->asked = false;
+    f->uplink->controller->stall(f);
 }
 
 bool flow_open(flow *f, uint64_t now) {
     if (now < flow_due(f)) return false;
-    if (is_full(f)) {
-        f->acknowledged = f->sequence;
-        f->uplink->controller->stall(f);
-    }
+    if (flow_full(f)) flow_give_up(f);
     if (f->acknowledged == f->sequence) f->progress_at = now;
     return true;
 }
@@ -107,6 +116,7 @@ unsigned uplink_burst(const uplink *u, double rate, uint64_t due, uint64_t now) 
 
 void flow_sent(flow *f, double bytes, uint64_t now) {
     f->next_send = next_due(f->uplink->queue_time, f->next_send, now, bytes, f->rate);
+    f->sent_at = now;
 }
 
 void flow_acknowledge(flow *f, receiver *by, uint32_t sequence, uint64_t now) {
@@ -116,6 +126,7 @@ void flow_acknowledge(flow *f, receiver *by, uint32_t sequence, uint64_t now) {
         if (r->awaited && (int32_t)(r->acknowledged - sequence) < 0) sequence = r->acknowledged;
     if ((int32_t)(sequence - f->acknowledged) <= 0) return;
     f->acknowledged = sequence;
+    f->asked = false;
     f->progress_at = now;
 }
 

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A flow: slices that one rate governs, towards one rank or to an aggregator's multicast group.
  */
@@ -39,6 +39,8 @@ struct flow {
     uint32_t room;                /* bytes that its receivers can take at once */
     uint64_t next_send;
     uint32_t sequence, acknowledged; /* slices sent, those settled */
+    uint64_t sent_at;
+    bool asked;                   /* the receiver was, as nothing was heard of what is in flight */
     uint64_t progress_at;         /* when `acknowledged` last rose, or there was nothing to acknowledge */
     uint32_t rtt;                 /* shortest to the receiver that last reported */
     double covered;               /* losses that budgets cover */
@@ -66,6 +68,8 @@ void flow_free(flow *f);
 void flow_begin(flow *f, uint64_t idle, unsigned meeting, uint64_t now);
 uint64_t flow_due(const flow *f);       /* when it may next send */
 bool flow_open(flow *f, uint64_t now);  /* whether it may send now */
+bool flow_full(const flow *f);          /* as much is in flight as may be: if it is due, it is time to ask, and then to give up */
+void flow_give_up(flow *f);             /* what is in flight is lost */
 /* Datagrams of a batch at that rate, at most: with those that have been sent ahead they fill no more than a queue may hold. */
 unsigned uplink_burst(const uplink *u, double rate, uint64_t due, uint64_t now);
 static inline unsigned flow_burst(const flow *f, uint64_t now) { return uplink_burst(f->uplink, f->rate, f->next_send, now); }

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A host's link as all engines on it share it: what goes out is paced in sum, and what comes in is divided among the jobs
  * by their weights. Its rate is the fastest and its queue the shortest that an engine on it was configured with.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Round trips. The queue is what a sample's delay on the path there is above the least of late, in which two clocks hardly
  * drift apart; a queue on the way back is none of that path.

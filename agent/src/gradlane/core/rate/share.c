@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * What all the streams that come into a host's port may have, as in RCP (Dukkipati, 2007).
  */

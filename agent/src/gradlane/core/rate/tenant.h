@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A job at its host's port: the order of the jobs on the way out (port.c), and what the streams that come in may have
  * (share.c).

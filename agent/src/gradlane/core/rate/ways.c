@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Slices that were marked or lost leave no credit, so what goes by a busy, slow or dead path goes elsewhere within a round
  * trip. Where nothing is marked every way has about as much as any other.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Which way a slice goes: numbers by which switches choose among equal paths, from 1 on. What a number leads to is unknown
  * here; a number by which a slice has got through unmarked is good for another one (REPS: Bonato et al., 2024).

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The receiver: refuses what does not belong, places slices, and ends each message with a STOP once no more than its
  * budget is missing; otherwise it tells the sender with a BITMAP what to repair.

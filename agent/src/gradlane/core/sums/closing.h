@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A slice may be summed without some workers, within the loss budget of each. For each message one worker, its closer, tells
  * the switch who may be missing, when the slice seems lost. All count for themselves who is missing.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A slice seems lost when enough that were sent later have their sums, or when it has waited for long. In the second case all
  * may just wait for a late worker, which is no sign of loss or congestion: then one slice is sent again. If its sum comes because

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A switch that was restarted, or to which slices have moved, has lost what some ranks have the sums of already; these have no
  * reason to send it again, and the others wait in vain. So when a step is stuck, each sends once more what it contributed to

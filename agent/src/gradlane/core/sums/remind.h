@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Reminders: what this rank has contributed to slices whose sums it has, sent once more for those who may lack them.
  */

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A step that the switch did not complete is done again by hosts, in the integers: all have begun it, so each still has its
  * own, and their sum is what the switch had for those who got it. So all end with the same, and nothing counts twice.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Contributions are sent: each stream's in the order of their numbers, as far as its windows let it, and what seems lost before
  * anything new; of the streams the one with the front-most layer first. Reminders wait for no window, as windows wait for them.

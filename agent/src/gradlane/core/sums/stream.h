@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A tensor's stream of slices that a switch sums. Its slices are numbered from step to step, S in each; number m is summed in
  * slot m mod 2 W of the stream's. A worker sends m when it has the sums of all up to m - W, and has seen every other worker in

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Which way a part of a tensor's step goes: by the switch, by hosts, or by hosts again.
  */

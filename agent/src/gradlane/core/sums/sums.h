@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Sums in a switch: the all-reduces of tensors that have a stream (stream.h). A step is summed by the switch if its submission
  * has a generation that is new enough, and the exponents of its slices are known from the step before; all ranks see that

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * A lane with something to send is in one of two heaps: by when its flow next lets it, and from then on by its turn.
  */

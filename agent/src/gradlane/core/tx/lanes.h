@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Which lane sends next: of those that have something to send, and whose flow lets them, each in its turn. What this costs
  * depends on what is sent, not on how many lanes there are.

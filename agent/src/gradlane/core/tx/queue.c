@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Messages get their numbers, and a place in the queue of their lane: the slice of the front-most layer goes first.
  */

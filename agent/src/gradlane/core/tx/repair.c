@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The end of a message at its sender: PROBE, and repair of just what a BITMAP says is missing, until STOP.
  */
@@ -19,13 +19,36 @@ void arm_probe(tx *x, target *t, uint64_t now) {
     timer_set(x->job, &t->probe, now + t->probe_wait);
 }
 
+static void send_probe(tx *x, const target *t) {
+    uint8_t h[GL_HEADER];
+    put_header(x, h, t->message, GL_KIND_PROBE, 0);
+    if (t->message->sent == t->message->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
+    send_control(x->job, t->rank, GL_KIND_PROBE, h, NULL, 0);
+    x->job->statistics.probes_sent++;
+}
+
+void ask_receiver(tx *x, lane *l) {
+    l->flow.asked = true;
+    lane_changed(x, l);
+    const tx_message *m = find_sent(x, l->latest);
+    /* Of several receivers one that does not answer would hold up the answers of the others. */
+    if (m && m->lane == l && m->targets == 1 && !m->target[0].stopped) send_probe(x, &m->target[0]);
+}
+
+/* The receiver has answered when what is in flight was either there or lost. */
+static void on_answer(tx *x, const tx_message *m, unsigned source, bool has_all, uint64_t now) {
+    lane *l = m->lane;
+    if (!l->flow.asked || m->id != l->latest) return;
+    if (has_all)
+        flow_acknowledge(&l->flow, receiver_of(x, l, source), m->last_sequence + 1, now);
+    else
+        flow_give_up(&l->flow);
+    lane_changed(x, l);
+}
+
 void on_probe_due(tx *x, target *t, uint64_t now) {
     if (!t->repairs) {
-        uint8_t h[GL_HEADER];
-        put_header(x, h, t->message, GL_KIND_PROBE, 0);
-        if (t->message->sent == t->message->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
-        send_control(x->job, t->rank, GL_KIND_PROBE, h, NULL, 0);
-        x->job->statistics.probes_sent++;
+        send_probe(x, t);
         if (t->probe_wait < PROBE_WAIT_MAX) t->probe_wait = t->probe_wait * 3 / 2;
     }
     timer_set(x->job, &t->probe, now + t->probe_wait);
@@ -108,6 +131,7 @@ void on_bitmap(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, ui
         }
     }
     const bool has_all = queue_repairs(x, t, h, bits, now);
+    on_answer(x, m, source, has_all, now);
     if (m->sent < m->slices && has_all)
         timer_stop(x->job, &t->probe);
     else if (m->sent == m->slices || is_set(&t->probe))

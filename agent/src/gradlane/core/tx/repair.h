@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * What a sender does when it hears nothing.
  */
@@ -9,5 +9,7 @@
 
 /* A PROBE is due when the receiver should have answered. */
 void arm_probe(tx *x, target *t, uint64_t now);
+/* A full flow of which nothing was heard: its receiver is asked what has come. */
+void ask_receiver(tx *x, lane *l);
 
 #endif

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * What is sent next: control datagrams, then on each lane in turn repairs, then the slice of the front-most layer of all
  * messages, when the lane's flow and the host's port let it.
@@ -91,6 +91,7 @@ static void send_first_pass(tx *x, gl_batch *b, lane *l, unsigned limit, uint64_
         const uint32_t slice = m->queue ? m->queue[m->sent] : m->sent;
         if (!add_slice(x, b, m, GL_KIND_DATA, slice, l, limit)) return;
         m->sent_at[slice] = (uint32_t)now | 1;
+        l->latest = m->id;
         if (m->budget) x->moved_at = now;
         m->flow_sequence[slice] = m->last_sequence = l->flow.sequence++;
         flow_earn(&l->flow, m->budget, m->slices);
@@ -162,15 +163,16 @@ int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     b->datagrams = 0, b->iov_count = 0;
     memset(b->pieces, 0, sizeof b->pieces);
     watch_window(x, now);
+    lane *l = j->mail_first ? NULL : lane_first(x, now);
+    for (; l && flow_full(&l->flow) && !l->flow.asked; l = lane_first(x, now)) ask_receiver(x, l);
     if (j->mail_first) {
         send_controls(j, b);
         port_spend(j->tenant.port, batch_bytes(b), now);
         return b->datagrams;
     }
-    lane *l = lane_first(x, now);
     if (!l) return j->tenant.waits = false;
     if (!port_take(&j->tenant, now)) return 0;
-    flow_open(&l->flow, port_horizon(j->tenant.port, now)); /* it is; what has been on its way for too long is lost */
+    flow_open(&l->flow, port_horizon(j->tenant.port, now)); /* it is; what nobody has answered to is lost */
     const unsigned limit = flow_burst(&l->flow, now);
     if (l->repairs.count)
         send_repairs(x, b, l, limit, now);

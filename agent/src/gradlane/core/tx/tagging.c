@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The tags of a datagram where no switch writes them: the same rules as p4src/shared/tagging.p4 and marking.p4, from the
  * same policy. The byte is the IPv4 TOS: queue class (3 bits) ++ drop precedence (3) ++ ECN (2).

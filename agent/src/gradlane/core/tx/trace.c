@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Traces: now and then a datagram goes where a message's slices go, every switch adds what it knows (the port, the queue
  * that the datagram has waited in), and the receiver returns the records. They inform; no decision rests on them.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: Apache-2.0
+/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * The sender: what it knows of messages that are sent, and what those above it call.
  */
@@ -37,6 +37,7 @@ struct lane {
     bool busy;
     uint64_t idle_since;
     uint32_t backlog, begun;      /* slices to send; messages */
+    uint32_t latest;              /* the message of the latest slice of a first pass */
     heap messages, repairs;       /* that have something to send: by layer, then by age; by age */
 };
 

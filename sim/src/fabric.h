@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * Hosts, switches and links. Switches forward IPv4 by the shortest ways; what a Gradlane switch decides beside that is its
+ * Policy. Nodes are numbered: the hosts from 0 on, then the switches. A node's ports are numbered from 1 on, in the order
+ * of the links.
+ */
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "ns3/node.h"
+#include "ns3/point-to-point-channel.h"
+#include "ns3/point-to-point-net-device.h"
+#include "ns3/random-variable-stream.h"
+
+#include "policy.h"
+#include "port_queue.h"
+
+namespace sim {
+
+using Json = nlohmann::json;
+
+/* One direction of a link: what leaves a node by a port. */
+struct Port {
+    ns3::Ptr<ns3::PointToPointNetDevice> device;
+    ns3::Ptr<PortQueue> queue;
+    uint32_t node = 0, peer = 0;
+    uint64_t rate = 0; /* bit/s */
+    double loss = 0;   /* of what arrives at the other end, by chance */
+    unsigned chosen_bits = 0; /* what comes in here has these bits of its flow's number in common */
+    bool up = true;
+    uint64_t lost = 0; /* by chance, or as the link was down */
+};
+
+/* Counts of what a switch's policy decided. */
+struct PolicyCounts {
+    std::array<uint64_t, REASONS> reasons{};
+    std::map<std::pair<uint16_t, uint8_t>, uint64_t> drops; /* by layer and upper half of the magnitude: dropped or trimmed */
+};
+
+class Fabric {
+  public:
+    /* `spec`: "hosts", "switches", "links", "queue", "framing"; see gradlane_sim/fabrics.py. */
+    explicit Fabric(const Json& spec);
+
+    unsigned hosts() const { return hosts_; }
+    unsigned nodes() const { return static_cast<unsigned>(nodes_.size()); }
+    ns3::Ptr<ns3::Node> node(unsigned number) const { return nodes_[number]; }
+    std::vector<Port>& ports(unsigned node) { return ports_[node]; } /* port k is ports(node)[k - 1] */
+    Policy& policy(unsigned node) { return policies_[node - hosts_]; }
+    const PolicyCounts& counts(unsigned node) const { return counts_[node - hosts_]; }
+    uint32_t framing() const { return framing_; }
+
+    static uint32_t address(unsigned host) { return 0x0A000001U + host; }
+    static unsigned host_of(uint32_t address) { return address - 0x0A000001U; }
+
+    /* What comes to a host and is a datagram to this UDP port: its payload and TOS, and who sent it. */
+    using Receiver = std::function<void(unsigned from, const uint8_t* datagram, uint32_t bytes, uint8_t tos)>;
+    void receive(unsigned host, uint16_t udp_port, Receiver receiver);
+    /* Sends a datagram of a host, in `pieces` of memory. */
+    void send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
+              uint32_t bytes);
+
+    /* Told of every gradient that a switch drops or trims by policy, and of what a queue has no room for. */
+    std::function<void(const uint8_t* packet, const Decision& decision)> on_decision;
+
+    void set_link(unsigned a, unsigned b, bool up);
+
+  private:
+    struct Gathered {
+        std::map<uint16_t, Receiver> receivers;
+        ns3::NetDevice::ReceiveCallback others; /* of the node's own stack */
+    };
+    unsigned hosts_;
+    uint32_t framing_;
+    std::vector<ns3::Ptr<ns3::Node>> nodes_;
+    std::vector<std::vector<Port>> ports_;
+    std::vector<Policy> policies_;
+    std::vector<PolicyCounts> counts_;
+    std::vector<std::vector<std::vector<uint16_t>>> routes_; /* [switch][switch of the destination] -> ports that are up */
+    std::vector<std::vector<uint16_t>> local_;               /* [host] -> the only port of its switch towards it */
+    std::vector<unsigned> switch_of_;                        /* [host] */
+    std::vector<Gathered> receivers_;
+    ns3::Ptr<ns3::UniformRandomVariable> random_;
+
+    void add_link(const Json& link, const Json& queue);
+    void find_routes();
+    bool arrive_at_switch(unsigned node, unsigned port, ns3::Ptr<const ns3::Packet> packet);
+    bool arrive_at_host(unsigned host, ns3::Ptr<ns3::NetDevice> device, ns3::Ptr<const ns3::Packet> packet, uint16_t protocol,
+                        const ns3::Address& from);
+};
+
+} // namespace sim

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * The guarantees, counted from the datagrams alone, by one who sees all of them: no message ends with more than its budget
+ * missing, and switches take no more than the budget either. And how long messages took.
+ */
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "wire.h"
+
+namespace sim {
+
+struct MessageTime {
+    uint64_t start, end; /* ns: it was submitted, or, of a result, its first slice was sent; the receiver stopped it */
+    uint32_t bytes;
+    uint16_t job, from, to;
+    bool pull;
+};
+
+class Ledger {
+  public:
+    /* Parts per million that may be lost of a message of this job and layer. */
+    std::function<uint32_t(uint16_t job, uint16_t layer, bool pull)> tolerated;
+    /* When a rank submitted (step, tensor) of a job; 0: it did not. ns. */
+    std::function<uint64_t(uint16_t job, uint16_t rank, uint32_t step, uint16_t tensor)> submitted;
+
+    void sent(const uint8_t* header, uint32_t bytes, unsigned from, unsigned to, uint64_t now);
+    void delivered(const uint8_t* header, uint32_t bytes, unsigned to);
+    /* A switch has dropped or trimmed it. */
+    void taken(const uint8_t* header);
+
+    const std::vector<MessageTime>& times() const { return times_; }
+    /* What broke a guarantee; as few as a person reads. */
+    const std::vector<std::string>& violations() const { return violations_; }
+    uint64_t stops() const { return stops_; }
+    uint64_t slices_missing() const { return missing_; }
+
+  private:
+    struct Message {
+        std::vector<bool> came;
+        uint64_t start = 0;
+        uint32_t count = 0, taken = 0;
+        bool stopped = false;
+    };
+    std::unordered_map<uint64_t, Message> messages_; /* by job and message */
+    std::vector<MessageTime> times_;
+    std::vector<std::string> violations_;
+    uint64_t stops_ = 0, missing_ = 0;
+
+    void violation(const std::string& text);
+};
+
+} // namespace sim

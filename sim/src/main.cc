@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * gradlane-sim: reads what to simulate (JSON) from standard input, tells progress on standard error, a line of JSON each, and
+ * writes what happened (JSON) to standard output. What the input has: gradlane_sim/specification.py.
+ */
+#include <chrono>
+#include <fstream>
+#include <iostream>
+
+#include "ns3/rng-seed-manager.h"
+#include "ns3/simulator.h"
+
+#include "agent.h"
+#include "fabric.h"
+#include "gradlane_job.h"
+#include "ledger.h"
+
+namespace sim {
+namespace {
+
+double wall() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+void set_policies(Fabric& fabric, const Json& spec) {
+    static const std::map<std::string, BudgetShare::Part> parts = {
+        {"nothing", BudgetShare::NOTHING}, {"whole", BudgetShare::WHOLE},     {"rest_of_half", BudgetShare::REST_OF_HALF},
+        {"half", BudgetShare::HALF},       {"quarter", BudgetShare::QUARTER}, {"eighth", BudgetShare::EIGHTH},
+        {"sixteenth", BudgetShare::SIXTEENTH}};
+    for (const Json& s : spec) {
+        Policy& policy = fabric.policy(s.at("switch"));
+        for (const Json& j : s.at("jobs")) {
+            JobPolicy job;
+            job.slot_base = j.at("slots").at(0), job.slot_mask = j.at("slots").at(1);
+            job.max_share = j.at("max_share"), job.trim = j.at("trim"), job.spray = j.at("spray");
+            for (const char* name : {"classes", "precedences"})
+                for (const Json& r : j.at(name))
+                    (name[0] == 'c' ? job.classes : job.precedences).push_back({r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)});
+            policy.jobs[j.at("id")] = job;
+        }
+        for (const Json& p : s.at("ports")) {
+            policy.ports[p.at("port")] = {p.at("metered_from"), p.at("yellow"), p.at("red"), p.at("to_fabric")};
+            if (p.contains("thresholds"))
+                policy.virtual_queues.emplace(p.at("port"), Meter(p.at("rate").get<uint64_t>() / 8, p.at("thresholds").at(0), p.at("thresholds").at(1)));
+        }
+        for (int from = 0; from < 2; from++)
+            for (int to = 0; to < 2; to++) policy.budget_shares[from][to].part = parts.at(s.at("budget_shares").at(from).at(to));
+    }
+}
+
+class Simulation {
+  public:
+    explicit Simulation(const Json& spec) : spec_(spec), fabric_(spec.at("fabric")), limit_(spec.at("limit")) {
+        for (unsigned h = 0; h < fabric_.hosts(); h++) agents_.push_back(std::make_unique<Agent>(fabric_, h, ledger_));
+        set_policies(fabric_, spec.at("policies"));
+        ledger_.tolerated = [this](uint16_t job, uint16_t layer, bool pull) { return gradlane(job)->tolerated(layer, pull); };
+        ledger_.submitted = [this](uint16_t job, uint16_t rank, uint32_t step, uint16_t tensor) {
+            return gradlane(job)->submission_time(rank, step, tensor);
+        };
+        fabric_.on_decision = [this](const uint8_t* packet, const Decision&) { ledger_.taken(packet + IPV4_BYTES + UDP_BYTES); };
+        for (const Json& j : spec.at("jobs")) {
+            auto job = std::make_unique<GradlaneJob>(j, agents_);
+            by_number_[job->number()] = job.get();
+            jobs_.push_back(std::move(job));
+        }
+        for (auto& job : jobs_) job->on_over = [this] { job_over(); };
+        schedule_faults(spec.value("faults", Json::array()));
+    }
+
+    Json run() {
+        const double began = wall();
+        for (size_t i = 0; i < jobs_.size(); i++)
+            ns3::Simulator::Schedule(ns3::NanoSeconds(spec_.at("jobs")[i].value("start", int64_t{0})), &Job::start, jobs_[i].get());
+        ns3::Simulator::Stop(ns3::NanoSeconds(limit_));
+        beat(began);
+        ns3::Simulator::Run();
+        for (auto& job : jobs_)
+            if (!job->over()) job->fail("not over after " + std::to_string(limit_ / 1e9) + " s; " + job->waiting());
+        return result(wall() - began);
+    }
+
+  private:
+    const Json& spec_;
+    Fabric fabric_;
+    Ledger ledger_;
+    std::vector<std::unique_ptr<Agent>> agents_;
+    std::vector<std::unique_ptr<Job>> jobs_;
+    std::map<uint16_t, GradlaneJob*> by_number_;
+    const int64_t limit_; /* ns */
+
+    GradlaneJob* gradlane(uint16_t job) const { return by_number_.at(job); }
+
+    void job_over() {
+        for (auto& job : jobs_)
+            if (!job->over()) return;
+        ns3::Simulator::Stop();
+    }
+
+    void schedule_faults(const Json& faults) {
+        for (const Json& f : faults) {
+            const ns3::Time at = ns3::NanoSeconds(f.at("at").get<int64_t>());
+            const std::string kind = f.at("kind");
+            if (kind == "host") {
+                const unsigned host = f.at("host");
+                ns3::Simulator::Schedule(at, [this, host] { agents_[host]->stop(); });
+                /* The control plane's heartbeats, which are not simulated, tell all others. */
+                ns3::Simulator::Schedule(at + ns3::NanoSeconds(f.at("named_after").get<int64_t>()), [this, host] {
+                    for (auto& job : jobs_) job->drop(host);
+                });
+            } else if (kind == "link") {
+                const unsigned a = f.at("a"), b = f.at("b");
+                const bool up = f.at("up");
+                ns3::Simulator::Schedule(at, [this, a, b, up] { fabric_.set_link(a, b, up); });
+            } else {
+                throw std::invalid_argument("fault \"" + kind + "\": it must be host or link");
+            }
+        }
+    }
+
+    /* A line of progress each second of real time. */
+    void beat(double began, double last = 0) {
+        const double at = wall();
+        if (at - last >= 1) {
+            last = at;
+            std::cerr << Json{{"simulated", ns3::Simulator::Now().GetSeconds()}, {"wall", at - began}, {"events", ns3::Simulator::GetEventCount()}}.dump() << std::endl;
+        }
+        ns3::Simulator::Schedule(ns3::MicroSeconds(100), [this, began, last] { beat(began, last); });
+    }
+
+    Json result(double seconds) {
+        Json switches = Json::array(), jobs = Json::array(), messages = Json::array(), links = Json::array();
+        for (unsigned n = fabric_.hosts(); n < fabric_.nodes(); n++) {
+            const PolicyCounts& counts = fabric_.counts(n);
+            Json drops = Json::array();
+            for (const auto& [where, count] : counts.drops) drops.push_back({where.first, where.second, count});
+            switches.push_back({{"node", n}, {"reasons", counts.reasons}, {"drops", drops}});
+        }
+        for (unsigned n = 0; n < fabric_.nodes(); n++)
+            for (const Port& port : fabric_.ports(n)) {
+                const QueueCounts& c = port.queue->counts();
+                links.push_back({{"from", n}, {"to", port.peer}, {"rate", port.rate}, {"packets", c.enqueued}, {"bytes", c.bytes},
+                                 {"dropped", c.dropped}, {"marked", c.marked}, {"depth_max", c.depth_max}, {"lost", port.lost}});
+            }
+        for (const auto& job : jobs_) jobs.push_back(job->result());
+        for (const MessageTime& m : ledger_.times()) messages.push_back({m.job, m.from, m.to, m.pull, m.bytes, m.start, m.end});
+        uint64_t turns = 0;
+        for (const auto& agent : agents_) turns += agent->turns();
+        return {{"jobs", jobs},
+                {"messages", messages},
+                {"switches", switches},
+                {"links", links},
+                {"violations", ledger_.violations()},
+                {"stops", ledger_.stops()},
+                {"slices_missing", ledger_.slices_missing()},
+                {"turns", turns},
+                {"simulated", ns3::Simulator::Now().GetSeconds()},
+                {"events", ns3::Simulator::GetEventCount()},
+                {"wall", seconds}};
+    }
+};
+
+} // namespace
+} // namespace sim
+
+int main() {
+    try {
+        const sim::Json spec = sim::Json::parse(std::cin);
+        ns3::RngSeedManager::SetSeed(spec.value("seed", 1U));
+        sim::Simulation simulation(spec);
+        const sim::Json result = simulation.run();
+        std::cout << result.dump() << std::endl;
+        ns3::Simulator::Destroy();
+    } catch (const std::exception& error) {
+        std::cerr << sim::Json{{"error", error.what()}}.dump() << std::endl;
+        return 1;
+    }
+}

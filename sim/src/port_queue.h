@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: GPL-2.0-only
+ *
+ * The eight strict-priority queues of a switch's port, which share a byte buffer. As gradlane-switch's: a full buffer drops
+ * the packet that arrives, unless packets of lower classes wait; then the tail of the lowest class goes.
+ */
+#pragma once
+
+#include <array>
+#include <deque>
+
+#include "ns3/packet.h"
+#include "ns3/queue.h"
+
+namespace sim {
+
+/* What a queue of a port counts, whatever its discipline. */
+struct QueueCounts {
+    uint64_t enqueued = 0, bytes = 0; /* packets; bytes of frames */
+    uint64_t dropped = 0, dropped_bytes = 0;
+    uint64_t marked = 0;
+    uint64_t depth_max = 0; /* bytes */
+};
+
+/* What every discipline has. Packets begin with their IPv4 header behind the two bytes of PPP. */
+class PortQueue : public ns3::Queue<ns3::Packet> {
+  public:
+    static ns3::TypeId GetTypeId();
+    /* `capacity`: bytes; 0: no bound. `framing`: bytes of a frame on the wire beside its IPv4 packet. */
+    void configure(uint64_t capacity, uint32_t framing);
+    const QueueCounts& counts() const { return counts_; }
+    uint64_t depth() const { return depth_; }
+
+  protected:
+    uint64_t capacity_ = 0, depth_ = 0;
+    uint32_t framing_ = 0;
+    QueueCounts counts_;
+
+    uint32_t frame_bytes(const ns3::Ptr<const ns3::Packet>& packet) const { return packet->GetSize() - PPP + framing_; }
+    void entered(uint32_t bytes);
+    void refused(uint32_t bytes);
+    enum { PPP = 2 };
+};
+
+class PriorityQueue : public PortQueue {
+  public:
+    static ns3::TypeId GetTypeId();
+    bool Enqueue(ns3::Ptr<ns3::Packet> packet) override;
+    ns3::Ptr<ns3::Packet> Dequeue() override;
+    ns3::Ptr<ns3::Packet> Remove() override;
+    ns3::Ptr<const ns3::Packet> Peek() const override;
+
+  private:
+    enum { CLASSES = 8 };
+    std::array<std::deque<ns3::Ptr<ns3::Packet>>, CLASSES> queues_;
+    std::array<uint64_t, CLASSES> bytes_{};
+    bool make_room(unsigned queue_class, uint32_t bytes);
+};
+
+} // namespace sim
