@@ -24,7 +24,7 @@ from gradlane.job.ownership import Case, Owner
 MOST_WEIGHT = MOST_GENERATION = (1 << 32) - 1
 MOST_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 _MOST_BYTES = 1 << 40
-ALGORITHMS = ("direct", "ring", "stragglar")
+ALGORITHMS = ("direct", "ring", "grid", "stragglar")
 
 
 @dataclass(frozen=True)
