@@ -4,8 +4,9 @@
 Each owner of parts knows how much later than the median worker each worker's contribution began to come in its latest
 steps; in a grid it knows that of its row, against the row's median. In a ring each rank knows that of one neighbour
 alone, against itself: all of them together tell. So they do of what a switch sums: a sum comes to all at once, so who
-has waited least for it has come last. A worker is a straggler if it is noticeably late in at least half of the steps: one slow step makes nobody one. For the plan it counts as late
-by the lower quartile, what it is late by in three of four steps.
+has waited least for it has come last. A worker is a straggler if it is noticeably late in at least half of the steps:
+one slow step makes nobody one. For the plan it counts as late by the lower quartile, what it is late by in three of
+four steps.
 """
 
 import itertools

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """All-reduces in two levels: exact sums for any number of ranks, in one order at all of them, and few messages."""
 
+import itertools
 import math
 from collections import defaultdict
 
@@ -20,7 +21,7 @@ SIZES = [*range(1, 41), 64, 100, 256, 1024]
 def rows_of(n: int) -> list[range]:
     """The places of each row."""
     starts = [lib.gl_grid_start(n, row) for row in range(lib.gl_grid_rows(n) + 1)]
-    return [range(begin, end) for begin, end in zip(starts, starts[1:], strict=False)]
+    return [range(begin, end) for begin, end in itertools.pairwise(starts)]
 
 
 def submit(cluster: Cluster, rank: int, values: np.ndarray, result: np.ndarray, group: list[int] | None = None) -> None:
