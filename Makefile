@@ -158,6 +158,10 @@ bench-agent: $(VENV)/.ready ## All-reduce against Gloo and MPI, 2 to 16 hosts ->
 bench-core: $(VENV)/.ready ## What a slice costs the agent's engine without I/O, by ranks -> out/bench/core.json (CORE="--ranks 2,8")
 	$(BIN)/python -m bench.agent.core $(CORE)
 
+.PHONY: bench-costs
+bench-costs: $(VENV)/.ready ## The cost model of all-reduces against measurements -> out/bench/costs.json (root; COSTS="--hosts 4")
+	$(BIN)/python -m bench.agent.costs $(COSTS)
+
 .PHONY: bench-join
 bench-join: $(VENV)/.ready ## How long jobs of 8 to 256 ranks take to join, on this machine -> out/bench/join.json (root; JOIN="--ranks 32,64")
 	$(BIN)/python -m bench.agent.join $(JOIN)

@@ -43,7 +43,7 @@ HEADERS = (
     "base/batch.h", "arithmetic/types.h", "arithmetic/instructions.h", "arithmetic/convert.h", "arithmetic/magnitude.h",
     "arithmetic/residual.h", "arithmetic/fixed_point.h",
     "rate/port.h", "rate/link.h", "job/config.h", "job/statistics.h", "plan/submission.h", "plan/schedule.h",
-    "tx/path.h", "operation/events.h", "operation/lateness.h", "operation/left_out.h", "sums/states.h",
+    "plan/grid.h", "tx/path.h", "operation/events.h", "operation/lateness.h", "operation/left_out.h", "sums/states.h",
     "engine/engine.h", "io/clock.h", "io/beats.h", "io/runner.h", "channel/channel.h",
     "exchange/tolerance.h", "exchange/exchange.h",
 )  # fmt: skip

@@ -197,8 +197,8 @@ unsigned long exhaust_processes(void), exhaust_sums(void), exhaust_absence(void)
 int main(int count, char **arguments) {
     const unsigned long every = count > 1 ? strtoul(arguments[1], NULL, 10) : 1;
     unsigned long total = exhaust_processes() + exhaust_sums() + exhaust_absence();
-    static const unsigned algorithms[] = {GL_RING, GL_STRAGGLAR, GL_DIRECT};
-    for (unsigned k = 0; k < 3; k++) {
+    static const unsigned algorithms[] = {GL_RING, GL_STRAGGLAR, GL_GRID, GL_DIRECT};
+    for (unsigned k = 0; k < 4; k++) {
         const unsigned algorithm = algorithms[k], servers = algorithm == GL_DIRECT;
         unsigned long n = 1 + k % every;
         while (attempt(servers, algorithm, n, false)) n += every;

@@ -219,7 +219,7 @@ def test_a_job_has_so_many_plans_and_each_is_found() -> None:
         assert [(h.step, h.slices) for h in push_of(rank_0)] == [(4, 1)]
 
 
-@pytest.mark.parametrize(("algorithm", "straggler"), [(0, 0), (lib.GL_STRAGGLAR + 1, 0), (lib.GL_STRAGGLAR, 3)])
+@pytest.mark.parametrize(("algorithm", "straggler"), [(0, 0), (lib.GL_GRID + 1, 0), (lib.GL_STRAGGLAR, 3)])
 def test_plans_that_make_no_sense_are_refused(algorithm: int, straggler: int) -> None:
     with host(workers=3) as rank_0:
         rank_0.thread.start()
@@ -234,6 +234,7 @@ def test_plans_that_make_no_sense_are_refused(algorithm: int, straggler: int) ->
         (lib.GL_RING, 0, 2),  # in a ring parts are equal
         (lib.GL_RING, VALUES.nbytes, 2),
         (lib.GL_RING, VALUES.nbytes + 1, 3),  # the tensor is too small: direct
+        (lib.GL_GRID, 0, 2),  # as in a ring; two hosts are one row
         (lib.GL_STRAGGLAR, 0, 4),  # two hosts swap everything
         (lib.GL_STRAGGLAR, VALUES.nbytes + 1, 3),
     ],

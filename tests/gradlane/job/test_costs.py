@@ -4,8 +4,19 @@
 import math
 
 import pytest
+from gradlane._core import lib
 
-from gradlane.job.costs import Conditions, choose, stragglar
+from gradlane.job.costs import (
+    MESSAGE_SECONDS,
+    PROCESSED,
+    START_SECONDS,
+    Conditions,
+    choose,
+    rows,
+    seconds,
+    stragglar,
+    work,
+)
 
 FAST = Conditions(rate=10e9, latency=50e-6)
 
@@ -22,6 +33,50 @@ def test_large_tensors_on_a_slow_wire_go_where_one_sender_meets_each_port() -> N
     assert choice.seconds == pytest.approx(2 * 3 / 4 * (64 << 20) * 8 / 1e9, rel=0.01)
 
 
+@pytest.mark.parametrize("workers", [*range(2, 70), 100, 256, 1000, 1024])
+def test_the_core_makes_the_rows_that_the_model_counts_with(workers: int) -> None:
+    assert rows(workers) == lib.gl_grid_rows(workers)
+
+
+@pytest.mark.parametrize(("workers", "least"), [(64, 1.4), (256, 1.7), (1024, 1.8)])
+def test_small_tensors_among_many_go_by_a_grid(workers: int, least: float) -> None:
+    """Where messages cost more than bytes. Its own are to the row, to owners and back, and with each result to the
+    row."""
+    choice = choose(256 << 10, workers, Conditions(rate=100e9, latency=20e-6))
+    assert choice.algorithm == "grid"
+    count = rows(workers)
+    length = workers // count
+    assert work("grid", workers)[0] == (length - 1) + (count - 1) + (count - 1) + (length - 1) * count
+    assert seconds("direct", 256 << 10, workers, Conditions(100e9, 20e-6)) > least * choice.seconds
+
+
+def test_a_grid_carries_as_much_as_any_where_its_rows_are_of_one_length() -> None:
+    for workers in (4, 8, 9, 16, 64, 100, 256, 1024):
+        assert work("grid", workers)[1] == pytest.approx(2 * (workers - 1) / workers)
+    for workers in (5, 7, 11, 13, 17, 257):
+        assert 1 <= work("grid", workers)[1] / (2 * (workers - 1) / workers) <= 1.25
+
+
+def test_on_fast_links_the_processor_is_the_limit() -> None:
+    """So a ring gains nothing by what many senders lose of a port, and neither does a faster link."""
+    for rate in (100e9, 400e9):
+        choice = choose(64 << 20, 4, Conditions(rate, 10e-6))
+        bytes_alone = 2 * 3 / 4 * (64 << 20) * 8 / PROCESSED
+        assert choice.algorithm != "ring"
+        assert choice.seconds == pytest.approx(bytes_alone + START_SECONDS, rel=0.01)
+
+
+def test_a_grid_is_chosen_where_it_saves_something_worth_it() -> None:
+    fast = Conditions(rate=100e9, latency=10e-6)
+    found = {power: choose(1 << power, 16, fast) for power in range(12, 30)}
+    assert {choice.algorithm for choice in found.values()} == {"direct", "grid"}
+    for power, choice in found.items():
+        grid, direct = (seconds(name, 1 << power, 16, fast) for name in ("grid", "direct"))
+        assert grid < direct
+        assert (choice.algorithm == "grid") == (1.05 * grid < direct)
+        assert choice.seconds == (grid if choice.algorithm == "grid" else direct)
+
+
 def test_what_may_be_lost_needs_a_budget() -> None:
     exact, tolerant = (choose(64 << 20, 4, FAST, tolerance=p) for p in (0.0, 0.01))
     assert (exact.algorithm, tolerant.algorithm) == ("ring", "direct")
@@ -31,7 +86,7 @@ def test_what_may_be_lost_needs_a_budget() -> None:
 def test_unequal_shares_need_the_direct_algorithm() -> None:
     choice = choose(64 << 20, 4, Conditions(rate=1e9, latency=50e-6), uneven=True)
     assert choice.algorithm == "direct"
-    assert "a ring has equal shares only" in choice.reason
+    assert "others have equal shares only" in choice.reason
 
 
 def test_servers_are_used_and_more_of_them_cost_less() -> None:
@@ -85,8 +140,8 @@ def test_stragglar_never_pays_where_rounds_cost_more_than_bytes() -> None:
     assert stragglar(4096, 8, FAST).break_even == math.inf
     assert stragglar(256 << 20, 8, FAST).break_even < math.inf
     times = stragglar(0, 8, FAST)
-    assert times.merge == pytest.approx(9 * (FAST.latency + 10e-6))
-    assert times.reduce == pytest.approx(FAST.latency + 6 * 10e-6)
+    assert times.merge == pytest.approx(9 * (FAST.latency + MESSAGE_SECONDS))
+    assert times.reduce == pytest.approx(FAST.latency + 6 * MESSAGE_SECONDS)
 
 
 def test_stragglar_between_two_hosts_is_one_swap() -> None:

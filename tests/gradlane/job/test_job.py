@@ -275,7 +275,7 @@ def test_load_names_a_file_that_is_missing(tmp_path: Path) -> None:
         ("slice_bytes = 1432", "ownership = [10001]", "transport.ownership", "from 0 to 10000"),
         ("slice_bytes = 1432", "ownership = [true]", "transport.ownership", "number(s)"),
         ("slice_bytes = 1432", "contention = 1.0", "transport.contention", "below 1"),
-        ("slice_bytes = 1432", 'collective = "tree"', "transport.collective", "'ring', 'stragglar', 'switch'"),
+        ("slice_bytes = 1432", 'collective = "tree"', "transport.collective", "'grid', 'stragglar', 'switch'"),
         ("slice_bytes = 1432", 'collective = "ring"', "transport.collective", "has servers"),
         ("slice_bytes = 1432", 'collective = "stragglar"', "transport.collective", "has servers"),
         ("slice_bytes = 1432", "straggler = 1", "transport.straggler", "goes with collective = 'stragglar'"),

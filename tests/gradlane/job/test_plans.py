@@ -44,7 +44,9 @@ def test_without_a_straggler_tensors_are_reduced_as_in_any_other_job(workers: in
     of = situation(workers)
     plan = plain(of)
     by = plan.algorithm if nbytes >= plan.least else "direct"
-    assert by == choose(nbytes, workers, of.conditions).algorithm
+    other = choose(nbytes, workers, of.conditions)
+    # A plan has one algorithm beside direct: where a ring is best for the largest tensors, none goes by a grid.
+    assert by == other.algorithm or (other.algorithm, plan.algorithm, by) == ("grid", "ring", "direct")
     assert plan.weights == (1,) * workers
     assert better(of, plan) is None
 
@@ -215,7 +217,7 @@ def test_without_a_choice_there_are_only_direct_plans() -> None:
 
 def test_stragglar_takes_no_more_than_it_can() -> None:
     of = situation(65, {1: 2 * WIRE}, contention=0.9)
-    assert {plan.algorithm for plan in of.plans()} == {"direct", "ring"}
+    assert {plan.algorithm for plan in of.plans()} == {"direct", "ring", "grid"}
 
 
 @pytest.mark.parametrize(
@@ -237,4 +239,4 @@ def test_a_reason_says_what_was_compared() -> None:
     found = better(situation(4, {1: 2 * WIRE}), plain(situation(4)))
     assert found is not None
     assert found.compared.startswith("direct 8")
-    assert found.compared.endswith("ms, ring 1200.4 ms for 100000000 bytes")
+    assert found.compared.endswith("ms, ring 1200.5 ms, grid 1218.6 ms for 100000000 bytes")

@@ -67,6 +67,14 @@ def test_owners_judge_by_their_median_and_old_reports_do_not_count() -> None:
     assert merged([], 0) == {}
 
 
+def test_who_knows_its_row_alone_says_nothing_of_others() -> None:
+    row = frozenset({2, 3})
+    reports = [Report(100, 8, {}, frozenset({0, 1})), Report(100, 8, {}, frozenset({4, 5}))] * 3
+    reports += [Report(100, 8, {2: late([0.1] * 8)}, row)] * 2
+    assert {rank: it.median for rank, it in merged(reports, 100).items()} == {2: 0.1}
+    assert merged([*reports, *[Report(100, 8, {}, row)] * 3], 100) == {}
+
+
 def test_who_is_ahead_makes_nobody_elses_judgement_old() -> None:
     reports = [Report(100 + REMEMBERED, 8, {2: late([0.1] * 8)}), Report(100, 8, {}), Report(99, 8, {})]
     assert merged(reports, 100) == {}

@@ -66,6 +66,8 @@ class Evidence:
         found: dict[str, Any] = {}
         if late.steps:
             found |= {"step": late.step, "steps": late.steps, "late": _packed(late.late)}
+            if late.known is not None:
+                found["known"] = sorted(late.known)
         if neighbour is not None:
             found["ring"] = {"rank": neighbour.rank, "later": _rows(neighbour.later)}
         if waits := self.engine.sum_waits():
@@ -78,12 +80,15 @@ class Evidence:
     def _lateness(self) -> Report:
         late: dict[int, Lateness] = {}
         step, steps = 0, 0
+        known: set[int] = set()
         for member in self.job.workers:
             step, seconds = self.engine.lateness(member.rank)
-            steps = len(seconds)
+            steps = max(steps, len(seconds))
+            if seconds:
+                known.add(member.rank)
             if (found := stragglers.summary(seconds)) is not None:
                 late[member.rank] = found
-        return Report(step, steps, late)
+        return Report(step, steps, late, None if len(known) == len(self.job.workers) else frozenset(known))
 
     def _link(self) -> links.Report:
         flows: dict[int, bool] = {}
@@ -115,7 +120,9 @@ class Evidence:
         AttributeError if it makes no sense."""
         if "late" in report:
             step, steps = _step(report["step"], most), _count(report["steps"], stragglers.REMEMBERED)
-            self._late[rank] = Report(step, steps, _unpacked(report["late"], self.job))
+            of = itertools.islice(report["known"], len(self.job.workers)) if "known" in report else None
+            known = None if of is None else frozenset(_rank(worker, len(self.job.workers)) for worker in of)
+            self._late[rank] = Report(step, steps, _unpacked(report["late"], self.job), known)
         if "ring" in report:
             ring = report["ring"]
             self._rings[rank] = Neighbour(_rank(ring["rank"], len(self.job.workers)), _moments(ring["later"], most))

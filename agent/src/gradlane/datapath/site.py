@@ -19,6 +19,7 @@ from gradlane.job.agreement import Agreement
 ALGORITHMS = {
     "direct": int(lib.GL_DIRECT),
     "ring": int(lib.GL_RING),
+    "grid": int(lib.GL_GRID),
     "stragglar": int(lib.GL_STRAGGLAR),
     "switch": int(lib.GL_DIRECT),
     "plan": 0,

@@ -1,26 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which algorithm carries an all-reduce: a cost model of latency and bandwidth (Hockney's alpha-beta model).
+"""Which algorithm carries an all-reduce: a cost model of latency, bandwidth and the hosts' processors.
 
 As in Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. It is a pure
 function of what all ranks know alike, so all of them choose alike.
 
-With n workers, s bytes, one-way latency alpha, beta = 1 / rate, a fixed cost gamma per message at either end, and
-port efficiency eta (below):
+With n workers, s bytes, one-way latency alpha, a host's CPU time phi for an operation, gamma for what it sends and
+receives at a time, and beta for a byte, of the wire or of the host, whichever is more (below); with r rows of up to l
+members each in a grid:
 
-    direct   2 alpha + 2 (n - 1) gamma + 2 (n - 1) / n s beta / eta
-    ring     2 (n - 1) (alpha + gamma) + 2 (n - 1) / n s beta
+    direct   phi + 2 alpha + 2 (n - 1) gamma + 2 (n - 1) / n s beta
+    ring     phi + 2 (n - 1) (alpha + gamma) + 2 (n - 1) / n s beta
+    grid     phi + 4 alpha + (2 (r - 1) + (l - 1) (r + 1)) gamma + v s beta
 
-Slices are pipelined, so each pays for its bytes once and for its latency once. In a ring a single stream comes in at
-each port; otherwise n - 1 senders meet there, whose rates never match quite: eta = 1 - contention (1 - 1 / (n - 1)). A
-job with servers uses them, and one that tolerates loss uses what has a budget: then the model only says what to expect.
-With S servers, whose pushes and pulls cross the wire in opposite directions:
+Slices are pipelined, so each pays for its bytes once and for its latency once, and what is smaller of wire and
+processor is hidden. A grid is chosen where it saves GAIN. In it a member pushes to its row at once, to r - 1 owners
+and back, and passes each of r results on to its row when it comes. v is 2 (n - 1) / n where rows are of one length, and
+more where they are not.
 
-    servers  2 alpha + 2 max(n, S) gamma + max(1, n / S) s beta / eta
+In a ring a single stream comes in at each port; otherwise m senders meet there, n - 1 directly and r + l - 2 in a grid,
+whose rates never match quite: beta = max(1 / (rate eta), 1 / PROCESSED), eta = 1 - contention (1 - 1 / m). phi, gamma
+and PROCESSED are fitted to measurements (bench.agent.costs, docs/performance.md). A job with servers uses them, and one
+that tolerates loss uses what has a budget: then the model only says what to expect. With S servers, whose pushes and
+pulls cross the wire in opposite directions:
+
+    servers  phi + 2 alpha + 2 max(n, S) gamma + max(1, n / S) s beta
 
 StragglAR (arXiv 2505.23523) depends on how late the straggler is. The others reduce meanwhile, directly; the rounds
 that follow are one hop and one chunk each:
 
-    reduce   alpha + (n - 2) gamma + (n - 2) / (n - 1) s beta / eta'        (eta' of n - 2 senders)
+    reduce   alpha + (n - 2) gamma + (n - 2) / (n - 1) s beta        (n - 2 senders)
     merge    (n - 2 + ceil(log2 n)) (alpha + gamma + s beta / (n - 1))
 
 It ends max(delay, reduce) + merge after the others are ready; any other algorithm, delay + its own time.
@@ -28,7 +36,7 @@ It ends max(delay, reduce) + merge after the others are ready; any other algorit
 A switch that sums gets s' bytes of lanes from every worker, in slices of L bytes of which W may be on their way, and
 sends as many back:
 
-    switch   alpha + 2 gamma + max(s' beta, s' alpha / (W L), n s' / (L SUMMED))
+    switch   phi + alpha + 2 gamma + max(s' beta, s' alpha / (W L), n s' / (L SUMMED))
 
 Its processor is the limit of fast links; that is so, too, for what hosts send through it, 2 (n - 1) s / (L FORWARDED)
 at least. It is chosen where it saves GAIN of the time: what it sums is rounded to fixed point.
@@ -37,8 +45,11 @@ at least. It is chosen where it saves GAIN of the time: what it sums is rounded 
 import math
 from dataclasses import dataclass
 
-# Of a host's time for each message: its state, its answers. About what two engines spend on a message of one slice.
-MESSAGE_SECONDS = 10e-6
+# Of one core, for an operation, and for each time that a host sends and receives something: a system call each, a
+# wake-up or a part of one, answers.
+START_SECONDS, MESSAGE_SECONDS = 15e-6, 28e-6
+# bit/s that one core sends and receives at a time, in slices of 1,432 bytes.
+PROCESSED = 14e9
 # Of transport.contention, the part of a port that is lost when many senders meet there: an estimate.
 CONTENTION = 0.03
 # Slices in a second that one core of gradlane-switch sums, each worker's counted, and that it forwards: the least of
@@ -62,6 +73,10 @@ class Conditions:
         """Of a port where so many meet."""
         return 1 - self.contention * (1 - 1 / max(1, senders))
 
+    def carried(self, senders: int = 1) -> float:
+        """Bit/s of a host where so many send to it, each no faster than its link and its processor."""
+        return min(self.rate * self.efficiency(senders), PROCESSED)
+
 
 @dataclass(frozen=True)
 class Sums:
@@ -74,32 +89,60 @@ class Sums:
 
 @dataclass(frozen=True)
 class Choice:
-    """`algorithm`: "direct", "ring" or "switch"; `reason` says why, for the log; `seconds`: what the model expects."""
+    """`algorithm`: "direct", "ring", "grid" or "switch"; `reason`: why, for the log; `seconds`: by the model."""
 
     algorithm: str
     reason: str
     seconds: float
 
 
-def _direct(nbytes: int, workers: int, servers: int, conditions: Conditions) -> float:
-    wire = nbytes * 8 / conditions.rate
-    if servers:
-        messages, share, senders = max(workers, servers), max(1.0, workers / servers), workers
+def rows(workers: int) -> int:
+    """Of a grid: gl_grid_rows of core/plan/grid.h."""
+    root = math.isqrt(workers)
+    even = (count for count in range(root, 1, -1) if 2 * count >= root and workers % count == 0)
+    return next(even, root)
+
+
+def work(algorithm: str, workers: int) -> tuple[int, float]:
+    """How often a host sends and receives something, and how many times an array's bytes."""
+    if algorithm != "grid":
+        return 2 * (workers - 1), 2 * (workers - 1) / workers
+    count = rows(workers)
+    longest, shortest = -(-workers // count), workers // count
+    # A member reduces what its row contributes to these parts, and receives the other rows' sums of its own.
+    received = max(-(-workers // length) * (length - 1) + count - 1 for length in (shortest, longest))
+    return 2 * (count - 1) + (longest - 1) * (count + 1), 2 * received / workers
+
+
+def seconds(algorithm: str, nbytes: int, workers: int, conditions: Conditions) -> float:
+    """What an all-reduce among hosts takes; `algorithm`: "direct", "ring" or "grid"."""
+    messages, share = work(algorithm, workers)
+    if algorithm == "ring":
+        hops, senders = 2 * (workers - 1), 1
+    elif algorithm == "grid":
+        hops, senders = 4, -(-workers // rows(workers)) + rows(workers) - 2
     else:
-        messages, share, senders = workers - 1, 2 * (workers - 1) / workers, workers - 1
-    return 2 * conditions.latency + 2 * messages * MESSAGE_SECONDS + share * wire / conditions.efficiency(senders)
+        hops, senders = 2, workers - 1
+    overhead = START_SECONDS + hops * conditions.latency + messages * MESSAGE_SECONDS
+    return overhead + share * nbytes * 8 / conditions.carried(senders)
 
 
-def ring(nbytes: int, workers: int, conditions: Conditions) -> float:
-    """Seconds that a ring takes."""
-    rounds = 2 * (workers - 1)
-    return rounds * (conditions.latency + MESSAGE_SECONDS) + rounds / workers * nbytes * 8 / conditions.rate
+def overhead(messages: int, conditions: Conditions) -> float:
+    """Seconds of a direct all-reduce beside those of its bytes, in which a host pushes so many messages."""
+    return (START_SECONDS if messages else 0.0) + 2 * (conditions.latency + messages * MESSAGE_SECONDS)
+
+
+def _direct(nbytes: int, workers: int, servers: int, conditions: Conditions) -> float:
+    if not servers:
+        return seconds("direct", nbytes, workers, conditions)
+    bits = max(1.0, workers / servers) * nbytes * 8
+    return overhead(max(workers, servers), conditions) + bits / conditions.carried(workers)
 
 
 def _switch(it: Sums, workers: int, conditions: Conditions) -> float:
     slices = it.nbytes / it.slice_bytes
-    bounds = it.nbytes * 8 / conditions.rate, slices / it.window * conditions.latency, workers * slices / SUMMED
-    return conditions.latency + 2 * MESSAGE_SECONDS + max(bounds)
+    bounds = it.nbytes * 8 / conditions.carried(), slices / it.window * conditions.latency, workers * slices / SUMMED
+    return START_SECONDS + conditions.latency + 2 * MESSAGE_SECONDS + max(bounds)
 
 
 def _check(nbytes: int, workers: int, conditions: Conditions, processes: int = 1) -> None:
@@ -130,14 +173,14 @@ def stragglar(nbytes: int, workers: int, conditions: Conditions) -> StragglarTim
     _check(nbytes, workers, conditions)
     if workers < 2:
         raise ValueError(f"workers is {workers}, it must be at least 2")
-    wire, others = nbytes * 8 / conditions.rate, workers - 1
+    bits, others = nbytes * 8, workers - 1
     rounds = workers - 2 + math.ceil(math.log2(workers))
     reduce = 0.0
     if others > 1:
-        spread = wire / others / conditions.efficiency(others - 1)
+        spread = bits / others / conditions.carried(others - 1)
         reduce = conditions.latency + (others - 1) * (MESSAGE_SECONDS + spread)
-    merge = rounds * (conditions.latency + MESSAGE_SECONDS + wire / others)
-    best = min(_direct(nbytes, workers, 0, conditions), ring(nbytes, workers, conditions))
+    merge = rounds * (conditions.latency + MESSAGE_SECONDS + bits / others / conditions.carried())
+    best = min(_direct(nbytes, workers, 0, conditions), seconds("ring", nbytes, workers, conditions))
     return StragglarTimes(reduce, merge, max(0.0, reduce + merge - best) if merge < best else math.inf)
 
 
@@ -157,9 +200,9 @@ def choose(
 
     `processes` per host reduce in shared memory before anything is sent, whichever algorithm follows. `tolerance`: the
     fraction of a message that may be lost; only the direct algorithm has a budget. `uneven`: owners may have unequal
-    shares, as in a ring they can't; the model counts with equal ones. `late`: it need not wait for all workers, as a
-    ring must. `sums`: what a switch would sum instead, None if it can't. Raises ValueError where a number is out of
-    range.
+    shares, as in a ring or a grid they can't; the model counts with equal ones. `late`: it need not wait for all
+    workers, as these must. `sums`: what a switch would sum instead, None if it can't. Raises ValueError where a number
+    is out of range.
     """
     _check(nbytes, workers, conditions, processes)
     inside = f"after {processes} processes of each host in shared memory, " if processes > 1 else ""
@@ -187,20 +230,25 @@ def _by_hosts(
     """As `choose`; `inside`: what the reason begins with."""
     if workers == 1:
         return Choice("direct", f"{inside}nothing to send: one host", 0.0)
-    direct, in_ring = _direct(nbytes, workers, servers, conditions), ring(nbytes, workers, conditions)
+    direct = _direct(nbytes, workers, servers, conditions)
+    others = ("ring", "grid") if workers > 3 else ("ring",)  # fewer are one row
+    times = {"direct": direct} | {name: seconds(name, nbytes, workers, conditions) for name in others}
     if servers:
         return Choice("direct", f"{inside}the job's {servers} servers: {direct * 1e3:.2f} ms expected", direct)
-    compared = f"direct {direct * 1e3:.2f} ms, ring {in_ring * 1e3:.2f} ms for {nbytes} bytes among {workers} hosts"
+    expected = ", ".join(f"{name} {each * 1e3:.2f} ms" for name, each in times.items())
+    compared = f"{expected} for {nbytes} bytes among {workers} hosts"
     if workers == 2:
         return Choice("direct", f"{inside}direct: with two hosts a ring is the same ({compared})", direct)
     if tolerance > 0:
         return Choice(
-            "direct", f"{inside}direct: up to {tolerance:.1%} may be lost, in a ring nothing ({compared})", direct
+            "direct", f"{inside}direct: up to {tolerance:.1%} may be lost, otherwise nothing ({compared})", direct
         )
     if late:
-        return Choice("direct", f"{inside}direct: a ring leaves nobody out ({compared})", direct)
+        return Choice("direct", f"{inside}direct: no other leaves anybody out ({compared})", direct)
     if uneven:
-        return Choice("direct", f"{inside}direct: a ring has equal shares only ({compared})", direct)
-    if in_ring < direct:
-        return Choice("ring", f"{inside}ring: {compared}", in_ring)
-    return Choice("direct", f"{inside}direct: {compared}", direct)
+        return Choice("direct", f"{inside}direct: others have equal shares only ({compared})", direct)
+    best = min(times, key=times.__getitem__)
+    if best == "grid":  # of its two hops more, what a busy host makes of them is not counted
+        other = min(("direct", "ring"), key=times.__getitem__)
+        best = best if times[best] * (1 + GAIN) < times[other] else other
+    return Choice(best, f"{inside}{best}: {compared}", times[best])

@@ -5,7 +5,7 @@ A plan is chosen by the cost model (costs.py, ownership.py) from what is known o
 come, what their links carry, how many bytes there are. What counts is the time after the last worker has come:
 
     direct      the slowest owner's line of ownership.py, at the port efficiency of n - 1 senders, and the latencies
-    ring        that of equal shares over the slowest link; what the others have done before is of little use
+    ring, grid  that of equal shares over the slowest link; what the others have done before is of little use
     StragglAR   its rounds over the slowest link, and what is left of the others' reduction, over the slowest of theirs
 
 What tolerates loss is reduced directly in any case, since only there a message has a budget: those are `fixed` bytes.
@@ -24,7 +24,7 @@ from gradlane.job.ownership import Case, Owner
 MOST_WEIGHT = MOST_GENERATION = (1 << 32) - 1
 MOST_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 _MOST_BYTES = 1 << 40
-ALGORITHMS = ("direct", "ring", "stragglar")
+ALGORITHMS = ("direct", "ring", "grid", "stragglar")
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,16 @@ class Situation:
 
     def case(self, nbytes: int) -> Case:
         """So many bytes of it, directly."""
-        efficiency = self.conditions.efficiency(self.workers if self.servers else self.workers - 1)
+        senders = self.workers if self.servers else self.workers - 1
         owners = tuple(
-            Owner(self._rate(k) * efficiency, 0.0 if self.servers else self._late(k)) for k in range(self.owners)
+            Owner(self._over([k]).carried(senders), 0.0 if self.servers else self._late(k)) for k in range(self.owners)
         )
         return Case(max(1, nbytes), self.workers, owners, self.last, bool(self.servers), self.multicast)
 
     def direct(self, nbytes: int, weights: tuple[int, ...]) -> float:
         """Seconds after the last worker has come."""
         messages = max(self.workers, self.servers) if self.servers else self.workers - 1
-        overhead = 2 * (self.conditions.latency + messages * costs.MESSAGE_SECONDS)
+        overhead = costs.overhead(messages, self.conditions)
         return ownership.seconds(self.case(nbytes), weights) - self.last + overhead if nbytes else 0.0
 
     def by(self, plan: Plan, nbytes: int) -> float:
@@ -126,8 +126,8 @@ class Situation:
         if plan.algorithm == "direct" or not nbytes:
             return self.direct(nbytes, plan.weights)
         everybody = self._over(range(self.workers))
-        if plan.algorithm == "ring":
-            return costs.ring(nbytes, self.workers, everybody)
+        if plan.algorithm in ("ring", "grid"):
+            return costs.seconds(plan.algorithm, nbytes, self.workers, everybody)
         others = [k for k in range(self.workers) if k != plan.straggler]
         reduce = costs.stragglar(nbytes, self.workers, self._over(others)).reduce
         merge = costs.stragglar(nbytes, self.workers, everybody).merge
@@ -149,7 +149,7 @@ class Situation:
         found = [Plan(weights)]
         if not self.choice or self.workers < 3:
             return found
-        others = [Plan(weights, "ring")]
+        others = [Plan(weights, name) for name in (("ring", "grid") if self.workers > 3 else ("ring",))]
         if self.last and self.workers <= MOST_STRAGGLAR:
             others.append(Plan(weights, "stragglar", max(self.late or {}, key=self._late)))
         for plan in others:

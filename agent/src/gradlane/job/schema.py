@@ -56,13 +56,12 @@ def _transport() -> Schema:
     weights = {"type": "array", "items": it.integer("", 0, transport.MAX_SHARE), "minItems": 1}
     largest = transport.largest_slice(transport.MAX_PACKET, 4)
     slots = transport.SUM_SLOTS
-    collectives = ("auto", "direct", "ring", "stragglar", "switch")
     keys = {
         "rate": it.rate("Of each host's link"),
         "buffer": it.size("Of a port of the fabric", transport.DEFAULT_BUFFER),
         "slice_bytes": it.integer_or("Payload of a datagram, a multiple of 8", "auto", 64, largest),
         "wire": it.choice("Elements on the wire; integers where a switch sums", (*FLOATS, *transport.LANES), "float32"),
-        "collective": it.choice("Algorithm of all-reduces", collectives, "auto"),
+        "collective": it.choice("Algorithm of all-reduces", transport.COLLECTIVES, "auto"),
         "straggler": it.integer("Of 'stragglar': the rank that is late", 0, transport.MAX_STRAGGLAR - 1),
         "multicast": it.string("Aggregator k sends its results to this address + k"),
         "tagging": it.choice("Who writes DSCP and ECN", ("switch", "host"), "switch"),

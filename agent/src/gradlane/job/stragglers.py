@@ -2,10 +2,11 @@
 """Who is late, by which evidence.
 
 Each owner of parts knows how much later than the median worker each worker's contribution began to come in its latest
-steps. In a ring each rank knows that of one neighbour alone, against itself: all of them together tell. So they do of
-what a switch sums: a sum comes to all at once, so who has waited least for it has come last. A worker is a straggler
-if it is noticeably late in at least half of the steps: one slow step makes nobody one. For the plan it counts as late
-by the lower quartile, what it is late by in three of four steps.
+steps; in a grid it knows that of its row, against the row's median. In a ring each rank knows that of one neighbour
+alone, against itself: all of them together tell. So they do of what a switch sums: a sum comes to all at once, so who
+has waited least for it has come last. A worker is a straggler if it is noticeably late in at least half of the steps:
+one slow step makes nobody one. For the plan it counts as late by the lower quartile, what it is late by in three of
+four steps.
 """
 
 import itertools
@@ -55,11 +56,17 @@ def summary(seconds: Sequence[float]) -> Lateness | None:
 
 @dataclass(frozen=True)
 class Report:
-    """What an owner knows: of which steps, up to `step`, and of whom there is something to say."""
+    """What an owner knows: of which steps, up to `step`, and of whom there is something to say. `known`: the workers
+    that it can say something of, those of its row if steps are reduced in a grid; None: all."""
 
     step: int
     steps: int
     late: Mapping[int, Lateness]
+    known: frozenset[int] | None = None
+
+    def knows(self, rank: int) -> bool:
+        """Whether what it does not say of a worker means that it is on time."""
+        return self.known is None or rank in self.known
 
 
 def merged(reports: Sequence[Report], newest: int) -> dict[int, Lateness]:
@@ -68,7 +75,11 @@ def merged(reports: Sequence[Report], newest: int) -> dict[int, Lateness]:
     fresh = [report for report in reports if report.steps and report.step > newest - REMEMBERED]
     found: dict[int, Lateness] = {}
     for rank in sorted({rank for report in fresh for rank in report.late}):
-        on_time = [Lateness(report.steps, 0, 0.0, 0.0, 0.0) for report in fresh if rank not in report.late]
+        on_time = [
+            Lateness(report.steps, 0, 0.0, 0.0, 0.0)
+            for report in fresh
+            if rank not in report.late and report.knows(rank)
+        ]
         judged = on_time + [report.late[rank] for report in fresh if rank in report.late]
         found[rank] = sorted(judged, key=lambda it: (it.median, it.late))[(len(judged) - 1) // 2]
     return {rank: it for rank, it in found.items() if it.late}

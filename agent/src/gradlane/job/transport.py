@@ -17,6 +17,7 @@ DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 MAX_SHARE = 10_000
 SUM_MEMBERS = 32  # bits of `members` of wire.SUM_FIELDS
+COLLECTIVES = ("auto", "direct", "ring", "grid", "stragglar", "switch")
 SUM_SLOTS = 4096  # of a switch: SUM_SLOTS of p4src/shared/sums.p4
 DEFAULT_SUM_WINDOW, DEFAULT_SUM_SLOTS = 64, 1024
 # What float32 elements become where a switch sums them.
@@ -95,7 +96,7 @@ def parse(table: Table, family: int, workers: int, servers: int) -> Transport:
 
     Raises the table's error.
     """
-    collective = table.choice("collective", ("auto", "direct", "ring", "stragglar", "switch"), "auto")
+    collective = table.choice("collective", COLLECTIVES, "auto")
     if collective not in ("auto", "direct") and servers:
         raise table.error("collective", f"is {collective!r}, but the job has servers; it must be 'direct' or 'auto'")
     wire_type = _wire(table, collective)

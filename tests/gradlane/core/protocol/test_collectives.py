@@ -122,7 +122,7 @@ def shares(owners: int) -> st.SearchStrategy[list[int]]:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[int, int, Case]:
     """Workers, servers, and what some of the workers do."""
-    workers = draw(st.integers(1, 6))
+    workers = draw(st.integers(1, 7))
     servers = draw(st.sampled_from([0, 0, 0, 1, 2]))
     group = sorted(draw(st.sets(st.integers(0, workers - 1), min_size=1)))
     if draw(st.booleans()):
@@ -133,7 +133,7 @@ def cases(draw: st.DrawFn) -> tuple[int, int, Case]:
     collective = draw(
         st.sampled_from([lib.GL_ALL_REDUCE, lib.GL_REDUCE_SCATTER, lib.GL_ALL_GATHER, *ROOTED, lib.GL_ALL_TO_ALL])
     )
-    algorithms = [lib.GL_DIRECT, lib.GL_RING] + [lib.GL_STRAGGLAR] * (collective == lib.GL_ALL_REDUCE)
+    algorithms = [lib.GL_DIRECT, lib.GL_RING] + [lib.GL_STRAGGLAR, lib.GL_GRID] * (collective == lib.GL_ALL_REDUCE)
     case = Case(
         collective,
         draw(st.sampled_from(algorithms)),

@@ -155,3 +155,27 @@ def test_by_stragglar_one_rank_knows_them_all_and_is_not_misled_by_the_rounds(ra
     for rank in range(ranks):
         of = late(cluster, 0, rank)[1]
         assert of == [pytest.approx(0, abs=NETWORK), pytest.approx(delays[rank], abs=NETWORK)]
+
+
+@pytest.mark.parametrize("ranks", [4, 7, 9])
+@pytest.mark.parametrize("slow", [0, 1, -1])
+@pytest.mark.parametrize("loss", [0.0, 0.1])
+def test_in_a_grid_each_knows_its_row(ranks: int, slow: int, loss: float) -> None:
+    """Also what one learns of a row from those of a direct all-reduce is kept, and of other rows nothing is made up."""
+    cluster = Cluster(ranks, impairment=Impairment(loss), seed=7)
+    within = NETWORK if not loss else 100 * MS
+    delays = [0] * ranks
+    delays[slow] = 300 * MS
+    for number in (1, 2):
+        step(cluster, number, delays if number == 1 else [0] * ranks, algorithm=lib.GL_GRID)
+    step(cluster, 3, [0] * ranks)
+    cluster.run()
+    rows = [range(lib.gl_grid_start(ranks, k), lib.gl_grid_start(ranks, k + 1)) for k in range(lib.gl_grid_rows(ranks))]
+    for row in rows:
+        for rank in row:
+            assert later(cluster, rank) == (0, {}), "there is no ring"
+            for other in range(ranks):
+                latest, values = late(cluster, rank, other)
+                assert latest == 3
+                expected = [0, 0, delays[other]] if other in row else [0]
+                np.testing.assert_allclose(values, expected, atol=within)

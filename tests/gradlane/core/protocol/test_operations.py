@@ -26,7 +26,7 @@ def oldest(cluster: Cluster, rank: int) -> tuple[int, int, int, int] | None:
 REFUSED = {
     "no elements": {"elements": 0},
     "an unknown collective": {"collective": 9},
-    "an unknown algorithm": {"algorithm": 4},
+    "an unknown algorithm": {"algorithm": 5},
     "an unknown type": {"element_type": 9},
     "a reduction that is none": {"reduction": 7},
     "no reduction": {"reduction": 0},
@@ -45,6 +45,7 @@ REFUSED = {
     "too many slices for a ring": {"elements": 16 * 3 * 8192, "group": [0, 1, 2], "algorithm": lib.GL_RING},
     "too many slices for StragglAR": {"elements": 16 * 2 * 8193, "group": [0, 1, 2], "algorithm": lib.GL_STRAGGLAR},
     "StragglAR for another collective": {"collective": lib.GL_REDUCE_SCATTER, "algorithm": lib.GL_STRAGGLAR},
+    "a grid for another collective": {"collective": lib.GL_BROADCAST, "algorithm": lib.GL_GRID},
     "a straggler outside of the group": {"group": [0, 2], "root": 1, "algorithm": lib.GL_STRAGGLAR},
 }
 

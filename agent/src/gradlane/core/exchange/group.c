@@ -152,7 +152,7 @@ static unsigned size_class(uint64_t bytes) {
 }
 
 /* Elements of a block that one submission may carry: a message of it has at most GL_MAX_SLICES slices (of a ring all slices
- * are one message, of StragglAR several chunks; otherwise of an all-reduce each aggregator has a part of its own), and it takes no longer than a turn. */
+ * are one message, of StragglAR and a grid several parts; otherwise of an all-reduce each aggregator has a part of its own), and it takes no longer than a turn. */
 static uint64_t most_elements(const gl_exchange *x, const group *g, const joint *j, unsigned algorithm) {
     const unsigned aggregators = x->config.servers ? x->config.servers : g->host_count;
     const unsigned parts = j->collective == GL_ALL_REDUCE && algorithm == GL_DIRECT ? aggregators : 1;

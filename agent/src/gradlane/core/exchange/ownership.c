@@ -79,7 +79,7 @@ int gl_exchange_plan(gl_exchange *x, uint32_t first, const gl_step_plan *like) {
     const unsigned owners = owners_of(x);
     uint64_t sum = 0;
     if (first <= o->begun || (o->count && first <= o->plans[o->count - 1]->first) || o->count == GL_MOST_PLANS) return -1;
-    if (like->algorithm < GL_DIRECT || like->algorithm > GL_STRAGGLAR || like->straggler >= x->config.hosts) return -1;
+    if (like->algorithm < GL_DIRECT || like->algorithm > GL_GRID || like->straggler >= x->config.hosts) return -1;
     step_plan **plans = realloc(o->plans, (o->count + 1) * sizeof *plans);
     if (!plans) return -1;
     o->plans = plans;

@@ -23,6 +23,8 @@ bool arrivals_new(arrivals *a, const gl_config *c) {
 
 void arrivals_free(arrivals *a) { free(a->came), free(a->late[0]); }
 
+static const uint32_t UNKNOWN = UINT32_MAX; /* of a worker that did not show in a step */
+
 static int earlier(const void *a, const void *b) {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return x < y ? -1 : x > y;
@@ -32,7 +34,7 @@ static int earlier(const void *a, const void *b) {
 static uint32_t *late_in(arrivals *a, unsigned workers, uint32_t step) {
     const unsigned slot = step % GL_LATE_STEPS;
     if (step < a->step[slot] || !step) return NULL;
-    if (step > a->step[slot]) memset(a->late[slot], 0, workers * sizeof *a->late[slot]);
+    if (step > a->step[slot]) memset(a->late[slot], 0xff, workers * sizeof *a->late[slot]);
     a->step[slot] = step;
     return a->late[slot];
 }
@@ -47,22 +49,25 @@ static void note_neighbour(gl_neighbour *n, const plan *p, unsigned rank, int64_
 
 void arrivals_note(arrivals *a, const gl_config *c, const plan *p, uint64_t since) {
     uint64_t *came = a->came, *sorted = a->sorted;
-    unsigned count = 0, other = 0;
+    unsigned count = 0, other = 0, known = 0;
     if (p->tensor >= GL_FIRST_GROUP || p->step > GL_GREATEST_STEP) return; /* these count steps of their own */
+    memset(came, 0, c->workers * sizeof *came);
     for (const link *l = p->incoming; l; l = l->next)
         if (l->prompt && (l->received || l->left_at))
             came[other = l->rank] = l->received ? l->received->began : l->left_at, count++;
     if (!is_server(c)) came[c->rank] = since, count++;
-    if (count == 2 && c->workers > 2 && !is_server(c)) note_neighbour(&a->neighbour, p, other, (int64_t)(came[other] - since));
-    if (count < c->workers || count < 2) return;
+    if (count == 2 && c->workers > 2 && !is_server(c) && !p->in_rows) note_neighbour(&a->neighbour, p, other, (int64_t)(came[other] - since));
+    if ((count < c->workers && !p->in_rows) || count < 2) return;
     uint32_t *late = late_in(a, c->workers, p->step);
     if (!late) return;
-    memcpy(sorted, came, c->workers * sizeof *sorted);
-    qsort(sorted, c->workers, sizeof *sorted, earlier);
-    const uint64_t median = sorted[(c->workers - 1) / 2];
+    for (unsigned rank = 0; rank < c->workers; rank++)
+        if (came[rank]) sorted[known++] = came[rank];
+    qsort(sorted, known, sizeof *sorted, earlier);
+    const uint64_t median = sorted[(known - 1) / 2];
     for (unsigned rank = 0; rank < c->workers; rank++) {
         const uint64_t by = came[rank] > median ? came[rank] - median : 0;
-        if (by > late[rank]) late[rank] = by < UINT32_MAX ? (uint32_t)by : UINT32_MAX;
+        if (came[rank] && (late[rank] == UNKNOWN || by > late[rank]))
+            late[rank] = by < UNKNOWN ? (uint32_t)by : UNKNOWN - 1;
     }
 }
 
@@ -72,7 +77,7 @@ void arrivals_of(const arrivals *a, unsigned rank, gl_lateness *lateness) {
         if (a->step[slot] > lateness->step) lateness->step = a->step[slot];
     for (uint32_t back = 0; back < GL_LATE_STEPS && back < lateness->step; back++) {
         const uint32_t step = lateness->step - back, slot = step % GL_LATE_STEPS;
-        if (a->step[slot] == step) lateness->late[lateness->steps++] = a->late[slot][rank];
+        if (a->step[slot] == step && a->late[slot][rank] != UNKNOWN) lateness->late[lateness->steps++] = a->late[slot][rank];
     }
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * How late each worker's contributions come, step by step: at an owner of parts, and in a ring.
+ * How late each worker's contributions come, step by step: at an owner of parts, in a row of a grid, and in a ring.
  */
 #ifndef GRADLANE_LATENESS_H
 #define GRADLANE_LATENESS_H
@@ -9,10 +9,10 @@
 
 enum { GL_LATE_STEPS = 32 }; /* that are remembered */
 
-/* Of one worker, the latest step first: us that its contribution began to come after the median of all workers', of that
- * tensor of the step where this was most. */
+/* Of one worker, the latest step first: us that its contribution began to come after the median of all workers', or of its
+ * row's, of that tensor of the step where this was most. Steps in which it did not show are left out. */
 typedef struct {
-    uint32_t steps, step; /* how many are known; the latest */
+    uint32_t steps, step; /* how many are known; the latest of any worker */
     uint32_t late[GL_LATE_STEPS];
 } gl_lateness;
 

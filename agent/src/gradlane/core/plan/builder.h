@@ -41,7 +41,9 @@ void to(builder *p, node *n, unsigned rank, bool pull);
 /* What a rank pushes begins with what depends on nothing but its submission, so it tells when that was. */
 void prompt(builder *p, unsigned rank);
 
-/* An all-reduce of `bytes` by StragglAR. */
+/* An all-reduce in two levels. */
+void grid(builder *p, const gl_submission *s, range r);
+/* One of `bytes` by StragglAR. */
 void stragglar(builder *p, const gl_submission *s, range r, uint64_t bytes);
 
 #endif

@@ -175,6 +175,8 @@ static void make(builder *p, const gl_submission *s, uint64_t bytes) {
             ring(p, s, r, 0, true, true);
         else if (s->algorithm == GL_STRAGGLAR)
             stragglar(p, s, r, bytes);
+        else if (s->algorithm == GL_GRID)
+            grid(p, s, r);
         else
             all_reduce(p, s, r);
         break;

@@ -86,6 +86,7 @@ typedef struct plan {
     uint16_t tensor;
     uint8_t encoding;    /* the header's element_type */
     bool late;           /* it may be reduced without workers that are late */
+    bool in_rows;        /* contributions come here from this rank's row alone */
     bool critical;       /* pushes say that the training is in a critical phase */
     uint32_t loss_class, push_loss, pull_loss;
     uint16_t *layers;    /* by slice */

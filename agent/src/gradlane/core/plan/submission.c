@@ -50,7 +50,7 @@ bool submission_is_valid(const gl_config *c, const gl_submission *s) {
     if (s->elements > UINT64_MAX / 8 || s->elements * gl_element_bytes(s->element_type) / c->slice_bytes > UINT32_MAX / 2)
         return false;
     if (collective < GL_ALL_REDUCE || collective > GL_RECEIVE) return false;
-    if (s->algorithm < GL_DIRECT || s->algorithm > GL_STRAGGLAR) return false;
+    if (s->algorithm < GL_DIRECT || s->algorithm > GL_GRID) return false;
     if (reduces && (s->reduction < GL_MEAN_OF_ARRIVED || s->reduction > GL_PRODUCT)) return false;
     if (reduces && s->reduction <= GL_MEAN && !gl_element_is_float(s->element_type)) return false;
     for (unsigned k = 0; s->group && k < s->group_size; k++)
@@ -58,6 +58,7 @@ bool submission_is_valid(const gl_config *c, const gl_submission *s) {
     if (!is_member(c, s, rank)) return false;
     const bool straggles = s->algorithm == GL_STRAGGLAR;
     if (straggles && (collective != GL_ALL_REDUCE || (s->group ? s->group_size : c->workers) > GL_STRAGGLAR_MOST)) return false;
+    if (s->algorithm == GL_GRID && collective != GL_ALL_REDUCE) return false;
     if ((rooted || pair || straggles) && !is_member(c, s, s->root)) return false;
     if (pair && s->root == rank) return false;
     if (s->shares && !are_shares(c, s)) return false;

@@ -19,8 +19,8 @@ enum { GL_FIRST_GROUP = 0xF000 };
 /* Of a tensor. Numbers above it are those of steps that are done again. */
 enum { GL_GREATEST_STEP = 0x3fffffff };
 /* DIRECT: every member of the group, or every server, has a part of the elements that it reduces. STRAGGLAR: an all-reduce
- * that goes on without one of them, the straggler, as far as it can. */
-enum { GL_DIRECT = 1, GL_RING, GL_STRAGGLAR };
+ * that goes on without one of them, the straggler, as far as it can. GRID: an all-reduce in rows, and between them. */
+enum { GL_DIRECT = 1, GL_RING, GL_STRAGGLAR, GL_GRID };
 
 /* A worker's part in a collective operation. `elements`: all-reduce, broadcast, reduce, send, receive: of `in` and `out`;
  * reduce-scatter: of `out`; all-gather: of `in`; all-to-all: of each block of both. `in` and `out` live until it is
