@@ -2,12 +2,10 @@
 """An interactive Mininet prompt on a fabric of P4 switches, with the controller running."""
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TextIO, cast
 
 from gradlane.units import checked, format_rate, parse_rate, parse_size
 from lab import command_line
@@ -30,6 +28,7 @@ at the prompt:
   h1 ping -c 3 h4          a command on a host; host names stand for their addresses
   h1 traceroute -n h4      the controller answers for the switches
   link leaf1 spine1 down   "up" brings it back; at least one end must not be BMv2's
+  switch spine1 stop       it dies; "start" brings it back, empty
   sh .venv/bin/gradlane-controller counters
   h1 curl -s 127.0.0.1:9560/readyz   every host reaches the controller there, beside its links
 """
@@ -52,43 +51,24 @@ def _prompt(options: argparse.Namespace) -> int:
 
 def _serve(plan: FabricPlan, out: Path, test: bool) -> int:
     # Imported only now: preconditions says it better than an ImportError if Mininet is missing.
-    from mininet.cli import CLI
-
     from lab.net.network import Network
+    from lab.net.prompt import Prompt, as_mininet
 
     names = ", ".join(f"{switch.name} ({switch.target})" for switch in plan.switches)
     print(f"{plan.topology}, {len(plan.hosts)} hosts, links of {format_rate(plan.rate)}; switches {names}")
     with Network(plan, out, neighbours=False) as network:
-        net = _mininet(network)
         print(f"ready: see it live at {network.page}; logs: {out / 'logs'}", flush=True)
         if test:
-            lost = net.pingAll(timeout="5")
+            lost = as_mininet(network).pingAll(timeout="5")
             print(f"test: {lost:g} % of the pings were lost")
             return 1 if lost else 0
         if sys.stdin.isatty():
-            CLI(net)
+            Prompt(network)
         else:
             # A script. Mininet hands what comes on its standard input to the command that runs, so that is not ours.
             silent, _writer = os.pipe()
-            CLI(net, stdin=os.fdopen(silent), script="/dev/stdin")
+            Prompt(network, stdin=os.fdopen(silent), script="/dev/stdin")
     return 0
-
-
-def _mininet(network: Any) -> Any:
-    """What runs, as a Mininet network: its prompt wants one."""
-    from mininet.log import lg, setLogLevel
-
-    from lab.net.switch_nodes import P4Mininet
-
-    setLogLevel("output")
-    for handler in cast(list[logging.StreamHandler[TextIO]], lg.handlers):
-        handler.setStream(sys.stdout)  # what the commands say is what a script wants
-    P4Mininet.inited = True  # it would change the machine's sysctls for thousands of hosts
-    net = P4Mininet(build=False, controller=None)
-    fabric = network.fabric
-    net.hosts, net.switches, net.links = [*fabric.hosts.values()], [*fabric.switches.values()], [*fabric.links]
-    net.nameToNode = {**fabric.hosts, **fabric.switches}
-    return net
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -14,6 +14,7 @@ _LONGEST = (
     "lab/experiment/test_demo.py",
     "gradlane/core/protocol/test_model.py",
     "gradlane_controller/test_fabric_of_switches.py",
+    "docs/test_tutorials.py",
     "gradlane/sync/test_networks.py",
     "gradlane/core/protocol/test_spraying.py",
     "gradlane/daemon/test_faults.py",

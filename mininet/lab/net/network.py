@@ -74,6 +74,10 @@ class Network:
             if switch.target == "gradlane" and switch.name in self._switches
         }
 
+    def runs(self, switch: str) -> bool:
+        """Whether that switch has not failed."""
+        return switch in self._switches
+
     def fail_switch(self, name: str, *, links: bool = True) -> None:
         """That switch dies at once, and its `links` to other switches with it; or these keep their carrier."""
         child = self._switches.pop(name)

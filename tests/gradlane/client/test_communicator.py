@@ -37,6 +37,24 @@ def test_every_collective_without_daemons(tmp_path: Path, machines: int) -> None
         call_every_collective(ranks)
 
 
+@pytest.mark.parametrize("push", [0.0, 0.05])
+@pytest.mark.parametrize("transport", ['collective = "direct"', 'collective = "ring"', ""])
+@pytest.mark.parametrize(("op", "expected"), [("mean", 1.0), ("max", 2.0)])
+def test_an_array_may_have_layers_of_classes_in_which_nothing_may_be_lost(
+    tmp_path: Path, push: float, transport: str, op: str, expected: float
+) -> None:
+    addresses = loopback(3, 21)
+    classes = f"[loss]\npush = {push}\n[[loss.classes]]\nlayers = [0, 1]\npush = 0\n"
+    file = members.job_file(tmp_path, addresses, lines=f"{transport}\n{classes}")
+    spans = [(0, 0), (20_000, 1), (30_000, 2), (60_000, 0)]
+    with joined([Within(address) for address in addresses], file, 3) as ranks:
+        for _ in range(2):
+            for result in each(
+                ranks, lambda c: c.all_reduce(np.full(90_000, float(c.rank), np.float32), "x", op, layers=spans)
+            ):
+                np.testing.assert_array_equal(result, np.full(90_000, expected, np.float32))
+
+
 def call_every_collective(ranks: Ranks) -> None:
     size = len(ranks)
     shape = (size * 6, 5)

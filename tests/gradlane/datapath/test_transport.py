@@ -157,6 +157,38 @@ def test_a_job_goes_on_after_the_other_has_ended() -> None:
         second.check()
 
 
+def test_the_loop_has_no_turn_while_a_job_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or it would work on an engine that has left the port already, and crash."""
+    had_a_turn = threading.Event()
+
+    class Watched:
+        """The core, which tries for the loop before it forgets the engine."""
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(lib, name)
+
+        def gl_runner_remove(self, runner: object, pointer: object) -> None:
+            def turn() -> None:
+                lib.gl_runner_lock(runner)
+                had_a_turn.set()
+                lib.gl_runner_unlock(runner)
+
+            loops.append(threading.Thread(target=turn))
+            loops[0].start()
+            assert not had_a_turn.wait(0.2)
+            lib.gl_runner_remove(runner, pointer)
+
+    loops: list[threading.Thread] = []
+    with transports(FOUR[:1], FOUR[1:]) as hosts:
+        trial = Trial(hosts, FOUR)
+        trial.submit()
+        wait([trial])
+        monkeypatch.setattr("gradlane.datapath.engine.lib", Watched())
+        trial.engines[0].close()
+        loops[0].join()
+    assert had_a_turn.is_set()
+
+
 def test_datagrams_of_no_job_are_counted_and_change_nothing() -> None:
     with transports(FOUR[:1], FOUR[1:]) as hosts:
         trial = Trial(hosts, FOUR)

@@ -22,28 +22,39 @@ def spans(draw, elements: int) -> list[tuple[int, int]]:
     return [(start, draw(st.integers(0, 20))) for start in [0, *sorted(starts)]]
 
 
-@given(st.data(), st.integers(1, 200_000), st.integers(4, 400), st.integers(1, 9), st.booleans())
-def test_partitions_cover_the_tensor_and_each_has_one_loss_class(data, elements, per_slice, owners, ring) -> None:
+def class_of(layer: int) -> str:
+    return "front" if layer <= 4 else "middle" if 10 <= layer <= 12 else "rear" if 15 <= layer <= 16 else "others"
+
+
+@given(st.data(), st.integers(1, 200_000), st.integers(4, 400), st.integers(1, 9), st.booleans(), st.booleans())
+def test_partitions_cover_the_tensor_and_each_has_one_loss_class(
+    data, elements, per_slice, owners, ring, exact
+) -> None:
     layer_spans = data.draw(spans(elements))
-    classes = loss(LossClass((0, 4), 0.1, 0.0), LossClass((10, 12), 0.2, 0.1), push=0.01)
-    parts = partition.divide(layer_spans, elements, classes, per_slice, per_slice * 4, owners, ring)
+    classes = loss(
+        LossClass((0, 4), 0.1, 0.0), LossClass((10, 12), 0.2, 0.1), LossClass((15, 16), 0.01, 0.0), push=0.01
+    )
+    parts = partition.divide(layer_spans, elements, classes, exact, per_slice, per_slice * 4, owners, ring)
     assert sum(part.elements for part in parts) == elements
     assert [part.first for part in parts] == np.cumsum([0] + [part.elements for part in parts[:-1]]).tolist()
     assert len(parts) <= partition.MAX_PARTITIONS
     for part in parts:
         slices = -(-part.elements // per_slice)
         assert 0 < slices <= wire.MAX_SLICES * (1 if ring else owners)
-        for element in (part.first, part.first + part.elements - 1):
-            layer = [layer for start, layer in layer_spans if start <= element][-1]
-            tolerated = 0.1 if layer <= 4 else 0.2 if 10 <= layer <= 12 else 0.01
-            assert part.push == tolerated
+        last = part.first + part.elements - 1
+        within = [layer for start, layer in layer_spans if part.first < start <= last]
+        found = {
+            class_of(layer) for layer in [[layer for start, layer in layer_spans if start <= part.first][-1], *within]
+        }
+        assert len(found) == 1  # two classes of equal tolerance are two
+        assert part.push == (0.0 if exact else {"front": 0.1, "middle": 0.2}.get(*found, 0.01))
     layers = partition.layers(layer_spans, parts, per_slice)
     assert layers.size == sum(-(-part.elements // per_slice) for part in parts)
     assert layers[0] == layer_spans[0][1]
 
 
 def test_a_large_tensor_is_divided_so_that_preparing_and_sending_overlap() -> None:
-    parts = partition.divide([(0, 0)], 16 << 20, None, 358, 1432, 4, False)
+    parts = partition.divide([(0, 0)], 16 << 20, loss(), True, 358, 1432, 4, False)
     assert 14 <= len(parts) <= 16
     assert max(part.elements for part in parts) * 4 <= 1.25 * partition.PARTITION_BYTES
     assert all(part.elements % 358 == 0 for part in parts[:-1]), "slices are whole but for the last"
@@ -51,12 +62,12 @@ def test_a_large_tensor_is_divided_so_that_preparing_and_sending_overlap() -> No
 
 def test_what_does_not_fit_is_refused() -> None:
     most = 16 * wire.MAX_SLICES * 358
-    assert len(partition.divide([(0, 0)], most, None, 358, 1432, 1, False)) == 16
+    assert len(partition.divide([(0, 0)], most, loss(), True, 358, 1432, 1, False)) == 16
     with pytest.raises(ValueError, match="at most 16: divide it"):
-        partition.divide([(0, 0)], most + 1, None, 358, 1432, 1, False)
+        partition.divide([(0, 0)], most + 1, loss(), True, 358, 1432, 1, False)
     alternating = [(start, start % 2) for start in range(17)]
     with pytest.raises(ValueError, match="17 part"):
-        partition.divide(alternating, 100, loss(LossClass((0, 0), 0.1, 0.0)), 358, 1432, 1, False)
+        partition.divide(alternating, 100, loss(LossClass((0, 0), 0.1, 0.0)), False, 358, 1432, 1, False)
 
 
 @pytest.mark.parametrize("wrong", [[], [(1, 0)], [(0, 0), (0, 1)], [(0, 0), (50, 1)], [(0, 70_000)], [(0, -1)]])

@@ -48,6 +48,15 @@ def test_a_script_at_the_prompt_sees_every_hop(tmp_path: Path) -> None:
     assert [hops[0], *hops[2:]] == ["10.0.1.1", "10.0.2.1", "10.0.2.2"]  # a spine has no address to answer from
 
 
+def test_a_switch_dies_and_comes_back_at_the_prompt(tmp_path: Path) -> None:
+    script = "switch s1 stop\nswitch s1 stop\nswitch s2 start\nh1 ping -c 1 -W 1 h2\nswitch s1 start\npingall\n"
+    done = prompt(tmp_path, "--topo", "star", "--hosts", "2", script=script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("switch NAME stop, of one that runs; switch NAME start, of one that was stopped") == 2
+    assert "1 packets transmitted, 0 received" in done.stdout
+    assert "0% dropped (2/2 received)" in done.stdout
+
+
 @needs_bmv2
 def test_bmv2_goes_on_when_a_link_of_it_is_taken_down(tmp_path: Path) -> None:
     script = (

@@ -288,9 +288,9 @@ class Engine:
 
     def close(self) -> None:
         """Ends the job on this host. What is called later raises TypeError."""
-        with self._transport.locked():
+        with self._transport.locked():  # for both: the loop can't work on an engine that has left the port
             lib.gl_engine_leave(self.pointer)
-        lib.gl_runner_remove(self.runner, self.pointer)
+            lib.gl_runner_remove(self.runner, self.pointer)
         for group in self._groups:
             self._transport.leave(group)
         pointer, self.pointer = self.pointer, None

@@ -84,10 +84,9 @@ class Tensors:
         algorithm = site.algorithm(count * item, hosts, _most_lost(loss), planned=True, late=late, sums=sums)
         code = ALGORITHMS[algorithm]
         partial = code != lib.GL_DIRECT
-        if partial:
-            loss = None  # a partial sum is worth many gradients: none is lost
+        exact = loss is None or partial  # a partial sum is worth many gradients: none is lost
         owners = len(job.aggregators)
-        parts = partition.divide(spans, count, loss, slice_bytes // item, slice_bytes, owners, partial)
+        parts = partition.divide(spans, count, job.loss, exact, slice_bytes // item, slice_bytes, owners, partial)
         summed = algorithm == "switch"
         lossy = late or any(part.push or part.pull for part in parts)
         # In place where nothing is lost: a lost contribution must be known until it is added to the next one, and what

@@ -45,35 +45,35 @@ def check_spans(spans: Spans, elements: int) -> None:
         raise ValueError(f"layers are 0 to {MAX_LAYER}")
 
 
-def _tolerated(loss: Loss, layer: int) -> tuple[float, float]:
-    for row in loss.classes:
-        if row.layers[0] <= layer <= row.layers[1]:
-            return row.push, row.pull
-    return loss.push, loss.pull
+def _class_of(loss: Loss, layer: int) -> int:
+    """A layer's class, by its number in the file; one past the last: that of all other layers."""
+    found = (number for number, row in enumerate(loss.classes) if row.layers[0] <= layer <= row.layers[1])
+    return next(found, len(loss.classes))
 
 
-def _segments(spans: Spans, elements: int, loss: Loss | None) -> list[Partition]:
-    """Parts of one loss class each; `loss` None: nothing may be lost."""
-    if loss is None:
-        return [Partition(0, elements, 0.0, 0.0)]
+def _segments(spans: Spans, elements: int, loss: Loss, exact: bool) -> list[Partition]:
+    """Parts of one loss class each. Two classes are two parts even if as much may be lost of both, or nothing of it."""
+    rows = [*((row.push, row.pull) for row in loss.classes), (loss.push, loss.pull)]
     segments: list[Partition] = []
-    for (start, layer), end in zip(spans, [start for start, _ in spans[1:]] + [elements], strict=True):
-        push, pull = _tolerated(loss, layer)
-        more = segments and (segments[-1].push, segments[-1].pull) == (push, pull)
-        first = segments.pop().first if more else start
+    ends = [start for start, _ in spans[1:]] + [elements]
+    numbers = [_class_of(loss, layer) for _, layer in spans]
+    for (start, _), end, before, number in zip(spans, ends, [None, *numbers], numbers, strict=False):
+        push, pull = (0.0, 0.0) if exact else rows[number]
+        first = segments.pop().first if number == before else start
         segments.append(Partition(first, end - first, push, pull))
     return segments
 
 
 def divide(
-    spans: Spans, elements: int, loss: Loss | None, per_slice: int, slice_bytes: int, owners: int, sums: bool
+    spans: Spans, elements: int, loss: Loss, exact: bool, per_slice: int, slice_bytes: int, owners: int, sums: bool
 ) -> list[Partition]:
-    """The partitions of a tensor, ascending. `per_slice`: elements in a slice; `owners`: who reduces a part each.
-    `sums`: partial sums travel, so a message may hold all of a partition.
+    """The partitions of a tensor, ascending. `exact`: nothing may be lost of it, whatever `loss` has. `per_slice`:
+    elements in a slice; `owners`: who reduces a part each. `sums`: partial sums travel, so a message may hold all of a
+    partition.
 
     Raises ValueError if it has too many elements, or changes its loss class too often.
     """
-    segments = _segments(spans, elements, loss)
+    segments = _segments(spans, elements, loss, exact)
     most = wire.MAX_SLICES * (1 if sums else owners)
     wanted = min(max(PARTITION_BYTES // slice_bytes, LEAST_SLICES_PER_MESSAGE * owners), most)
     while True:
