@@ -2,10 +2,12 @@
 """What MkDocs calls: the pages of the repository and those that are made, where they lie, and checks of them."""
 
 import logging
+import os
 import re
 import sys
+from collections.abc import Mapping
 from html.parser import HTMLParser
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pymdownx.superfences
@@ -63,11 +65,18 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links to files lead to the pages that show them."""
+    """Links to files lead to the pages that show them. The home page lists what is made, too."""
     name = page.file.src_uri
     if name == HOME:
         page.meta["hide"] = ["navigation", "toc"]
+        lists = [f"### {title}\n\n{_list(group)}" for title, group in GROUPS.items()]
+        markdown = re.sub(r"^## Reference\n.*?(?=^## )", rf"\g<0>{''.join(lists)}", markdown, flags=re.M | re.S)
     return _PAGES.in_the_site(name, markdown) if name in _PAGES.markdown else markdown
+
+
+def _list(group: Mapping[str, tuple[str, Any]]) -> str:
+    lines = [f"- [{title}]({os.path.relpath(at, PurePosixPath(HOME).parent)})" for title, (at, _) in group.items()]
+    return "\n".join(lines) + "\n\n"
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -78,8 +87,9 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if name not in _PAGES.markdown:
         return html
     here, there = structure(html), structure(MarkdownIt("commonmark").enable("table").render(page.markdown or ""))
-    at = next((n for n, (one, other) in enumerate(zip(here, there, strict=False)) if one[0] != other[0]), -1)
-    if at >= 0 or len(here) != len(there):
+    if [tag for tag, _ in here] != [tag for tag, _ in there]:
+        differ = (n for n, (one, other) in enumerate(zip(here, there, strict=False)) if one[0] != other[0])
+        at = next(differ, min(len(here), len(there)) - 1)
         _LOG.warning(f"{name}: the site has {here[at][0]}, a Git host {there[at][0]}, near {there[at][1]!r}")
     return boxed(boxed(html, "h2", "gl-section"), "h3", "gl-group") if name == HOME else html
 

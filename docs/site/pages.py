@@ -7,7 +7,6 @@ pages, a source file or a folder, is shown on a page of its own.
 
 import os
 import re
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,12 +16,14 @@ ROOT = Path(__file__).resolve().parents[2]
 HOME = "docs/README.md"
 TUTORIALS = "docs/tutorials/README.md"
 IMAGES = {".png", ".svg"}
+NOT_OURS = {"out", "build", "dist", "node_modules", "__pycache__"}
 MOST_FILES = 30  # a folder of more is listed, and its files have no pages
 
 _FENCED = re.compile(r"^(```+|~~~+).*?^\1", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _ENTRY = re.compile(r"^( *)- \[([^]]+)\]\(([^()\s]+)\)", re.MULTILINE)
+_TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
 _GROUP = re.compile(r"^### (.+)$", re.MULTILINE)
 
 Nav = Sequence[Mapping[str, "str | Nav"]]
@@ -79,16 +80,19 @@ class Pages:
         return (self.root / page).read_text()
 
     @cached_property
-    def tracked(self) -> list[str]:
-        """The repository's files, without what git ignores."""
-        listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-        lines = subprocess.run(listing, cwd=self.root, check=True, capture_output=True, text=True).stdout.splitlines()
-        return sorted(name for name in set(lines) if (self.root / name).exists())
+    def files(self) -> list[str]:
+        """What is in the repository, without what was built or installed there."""
+        found: list[str] = []
+        for folder, inside, names in os.walk(self.root):
+            inside[:] = [name for name in inside if name not in NOT_OURS and not name.startswith(".")]
+            inside[:] = [name for name in inside if not name.endswith(".egg-info")]
+            found += [os.path.relpath(Path(folder, name), self.root) for name in names if not name.endswith(".so")]
+        return sorted(found)
 
     @cached_property
     def markdown(self) -> list[str]:
         """Every page that somebody has written."""
-        return [name for name in self.tracked if name.endswith(".md")]
+        return [name for name in self.files if name.endswith(".md")]
 
     @cached_property
     def contents(self) -> dict[str, list[tuple[str, list[Entry]]]]:
@@ -98,9 +102,18 @@ class Pages:
         for section, text in sections(self.text(HOME), _SECTION)[1:]:
             groups = [(group, entries(HOME, part)) for group, part in sections(text, _GROUP)]
             if section == "Tutorials" and TUTORIALS in self.markdown:
-                groups[0] = "", [Entry("Tutorials", TUTORIALS), *entries(TUTORIALS, self.text(TUTORIALS))]
+                groups = [("", [Entry("Tutorials", TUTORIALS), *self.tutorials()])]
             found[section] = [(group, them) for group, them in groups if them]
         return {section: groups for section, groups in found.items() if groups}
+
+    def tutorials(self) -> Iterator[Entry]:
+        """What the list of tutorials links to beside it, in its order and by their own titles."""
+        beside = [
+            name for name in self.links(TUTORIALS) if PurePosixPath(name).parent == PurePosixPath(TUTORIALS).parent
+        ]
+        for name in dict.fromkeys(it for it in beside if it in self.markdown and it != TUTORIALS):
+            title = _TITLE.search(self.text(name))
+            yield Entry(title[1] if title else name, name)
 
     def nav(self, generated: Mapping[str, Mapping[str, str]]) -> Nav:
         """As MkDocs has it. `generated`: what follows in the section Reference, by group its titles and pages."""
@@ -119,9 +132,9 @@ class Pages:
 
     @cached_property
     def heads(self) -> set[str]:
-        """The pages with others below them, and the home page."""
+        """The pages with others below them."""
         groups = [them for groups in self.contents.values() for _, them in groups]
-        return {HOME, *(each.page for them in groups for each in them if each.below)}
+        return {HOME, TUTORIALS, *(each.page for them in groups for each in them if each.below)}
 
     @cached_property
     def listed(self) -> list[str]:
@@ -154,7 +167,7 @@ class Pages:
 
     def inside(self, folder: str) -> list[str]:
         """The files in a folder, and in those in it."""
-        return [name for name in self.tracked if name.startswith(f"{folder}/")]
+        return [name for name in self.files if name.startswith(f"{folder}/")]
 
     def readme(self, folder: str) -> str | None:
         """The page that says what is in a folder, if somebody has written one."""

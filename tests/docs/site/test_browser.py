@@ -85,6 +85,14 @@ def test_pictures_are_shown(visit: Callable[..., Any]) -> None:
         assert min(sizes) > 0, name
 
 
+def test_the_home_page_leads_to_what_is_made_of_the_sources(visit: Callable[..., Any]) -> None:
+    page = visit("index.html")
+    for link in ("gradlane-command", "fabric-keys", "metrics", "gradlane.torch"):
+        assert page.locator(f"article a[href='reference/{link}.html']").count() == 1
+    page.click("article a[href='reference/metrics.html']")
+    page.wait_for_selector("article table")
+
+
 def test_a_source_file_and_a_folder_are_shown(visit: Callable[..., Any]) -> None:
     page = visit("pytorch.html")
     page.click("article a[href$='examples/index.html']")
