@@ -55,6 +55,9 @@ SHELL_VENV := $(VENV)/p4runtime-shell
 # TensorFlow wants versions of some packages that nothing else here does.
 FRAMEWORKS_VENV := .venv-frameworks
 MXNET_VENV := .venv-mxnet
+# What builds the site of the documentation, in exact versions.
+DOCS_VENV := .venv-docs
+SITE := out/docs
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge
 # What builds and checks packages, in exact versions.
 DIST_VENV := .venv-dist
@@ -287,6 +290,16 @@ dashboard: $(VENV)/.ready ## The controller's page on a recorded run, at http://
 man: $(VENV)/.ready-test ## Manual pages of the commands, from their flags -> out/man
 	$(BIN)/python deploy/man.py out/man
 
+# With -q mkdocs would not count warnings, so nothing would end it. The variable silences a note on the next mkdocs.
+.PHONY: docs
+docs: $(DOCS_VENV)/.ready ## The documentation as a site, strictly: a broken link ends it -> out/docs/index.html
+	NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/python -m mkdocs build --strict -f docs/site/mkdocs.yml -d $(abspath $(SITE))
+	@echo "$(SITE)/index.html"
+
+.PHONY: test-docs
+test-docs: $(VENV)/.ready-test docs ## The site: links, search and diagrams in a browser without a network, what ends a build
+	$(BIN)/python -m pytest tests/docs/site --site $(SITE) --site-python $(DOCS_VENV)/bin/python
+
 .PHONY: dist
 dist: $(VENV)/.ready-test $(DIST_VENV)/.ready ## Wheels, sdists and bills of materials of the distributions -> out/dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python deploy/man.py out/man
@@ -336,7 +349,7 @@ format: $(VENV)/.ready-test ## Format the Python code
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf $(VENV) $(FRAMEWORKS_VENV) $(MXNET_VENV) $(DIST_VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
+	rm -rf $(VENV) $(FRAMEWORKS_VENV) $(MXNET_VENV) $(DIST_VENV) $(DOCS_VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
 
 # Debian's packages are asked for only where one is missing, so a prepared machine needs no root here.
 $(VENV)/bin/python:
@@ -376,6 +389,13 @@ $(MXNET_VENV)/.ready: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing Gradlane and MXNet into $(MXNET_VENV)"
 	$(PYTHON) -m venv $(MXNET_VENV)
 	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check mxnet==1.9.1 'numpy<1.24' pytest hypothesis -e agent
+	touch $@
+
+$(DOCS_VENV)/.ready: $(VENV)/bin/python $(SOURCES) docs/site/requirements.txt docs/site/scripts.py
+	@echo "Installing Gradlane and what builds the site into $(DOCS_VENV)"
+	$(PYTHON) -m venv $(DOCS_VENV)
+	$(DOCS_VENV)/bin/pip install -q --disable-pip-version-check -r docs/site/requirements.txt -e agent -e switch -e controller
+	$(DOCS_VENV)/bin/python docs/site/scripts.py
 	touch $@
 
 $(DIST_VENV)/.ready: $(VENV)/bin/python deploy/release/requirements.txt

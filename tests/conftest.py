@@ -62,6 +62,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--p4-coverage", metavar="FILE", help="write what the packet tests reach of the P4 program")
     parser.addoption("--packages", metavar="FOLDER", type=Path, help="what `make dist` has made")
     parser.addoption("--installed", metavar="FOLDER", type=Path, help="an environment with these packages alone")
+    parser.addoption("--site", metavar="FOLDER", type=Path, help="what `make docs` has made")
+    parser.addoption("--site-python", metavar="FILE", type=Path, help="the Python that has made it")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.support.paths import DOCS, ROOT
 
 DISTRIBUTIONS = ("gradlane", "gradlane-switch", "gradlane-controller", "gradlane-lab")
-TOOLS = ("tests/requirements.txt", "deploy/release/requirements.txt")
+TOOLS = ("tests/requirements.txt", "deploy/release/requirements.txt", "docs/site/requirements.txt")
 
 
 def named(lines: list[str]) -> Iterator[str]:

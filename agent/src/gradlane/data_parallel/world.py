@@ -18,8 +18,16 @@ Array = npt.NDArray[Any]
 
 _BROADCAST_BYTES = 16 << 20  # at once
 
-Average, Sum, Min, Max, Product = "mean", "sum", "min", "max", "product"
-"""Operations of `allreduce`."""
+Average = "mean"
+"""An operation of `allreduce`."""
+Sum = "sum"
+"""An operation of `allreduce`."""
+Min = "min"
+"""An operation of `allreduce`."""
+Max = "max"
+"""An operation of `allreduce`."""
+Product = "product"
+"""An operation of `allreduce`."""
 
 
 class _World:
