@@ -404,7 +404,7 @@ $(DIST_VENV)/.ready: $(VENV)/bin/python deploy/release/requirements.txt
 	$(DIST_VENV)/bin/pip install -q --disable-pip-version-check -r deploy/release/requirements.txt
 	touch $@
 
-$(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt controller/page/package-lock.json
+$(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt tests/deploy/clients.txt controller/page/package-lock.json
 	@echo "Installing the tools of the tests into $(VENV)"
 	$(BIN)/pip install -q --disable-pip-version-check -r tests/requirements.txt
 	@dpkg -s $(FUZZ_PACKAGES) >/dev/null 2>&1 || \
@@ -413,6 +413,7 @@ $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt 
 	@dpkg -s $(TEST_PACKAGES) >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(TEST_PACKAGES); } || \
 	echo "make: $(TEST_PACKAGES) can't be installed: some tests of the page, PostgreSQL, Prometheus, completion, captures or other CPUs will be skipped"
+	@$(BIN)/python -m tests.deploy.clients || echo "make: helm and kubectl can't be installed: tests of manifests will be skipped"
 	@$(BIN)/python controller/page/build.py --install || \
 	echo "make: npm can't install controller/page/package-lock.json: some tests of the page will be skipped"
 	touch $@

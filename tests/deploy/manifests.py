@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pods of deploy/kubernetes run, as processes: with their user, capabilities, arguments, variables, files and
-probes. What is mounted lies below a folder, and all paths lead there."""
+"""The objects of deploy/kubernetes, and what its pods run, as processes: with their user, capabilities, arguments,
+variables, files and probes. What is mounted lies below a folder, and all paths lead there."""
 
 import os
 import re
@@ -27,6 +27,21 @@ def template(file: Path, kind: str) -> Any:
     """The template of the pods of the file's one object of that kind."""
     [found] = [it["spec"]["template"] for it in documents(file) if it["kind"] == kind]
     return found
+
+
+def validate(file: Path) -> str:
+    """What is wrong with the objects of a file, by Kubernetes' schemas."""
+    command = [sys.executable, BIN / "kubernetes-validate", "--strict", "--quiet", file]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr if done.returncode else ""
+
+
+def build(name: str) -> list[Any]:
+    """The objects of a kustomization."""
+    command = ["kubectl", "kustomize", KUBERNETES / name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert not done.returncode, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
 
 
 class Pod:

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 import yaml
 
 from tests.deploy.commands import PARSERS
-from tests.deploy.manifests import BIN, KUBERNETES, PROGRAMS, Pod, documents, template
+from tests.deploy.manifests import BIN, KUBERNETES, PROGRAMS, Pod, build, documents, template, validate
 from tests.gradlane.control.certificates import Authority
 from tests.support.agents import NETWORK, until
 from tests.support.namespaces import Namespaces, ip
@@ -44,21 +43,6 @@ def folder() -> Iterator[Path]:
     made.mkdir()
     yield made
     shutil.rmtree(made)
-
-
-def validate(file: Path) -> str:
-    """What is wrong with the objects of a file, by Kubernetes' schemas."""
-    command = [sys.executable, BIN / "kubernetes-validate", "--strict", "--quiet", file]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr if done.returncode else ""
-
-
-def build(name: str) -> list[Any]:
-    """The objects of a kustomization."""
-    command = ["kubectl", "kustomize", KUBERNETES / name]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert not done.returncode, done.stderr
-    return list(yaml.safe_load_all(done.stdout))
 
 
 @needs("kubectl")

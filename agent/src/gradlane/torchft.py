@@ -6,10 +6,12 @@
     manager = torchft.Manager(pg=ProcessGroupGradlane(), ...)
 
 Each quorum is a job of its own, of the processes with the same rank in their replica groups, and every collective is
-exact. GRADLANE_JOB names a template (a job file without [[worker]]), as for `init_process_group("gradlane")`.
+exact. GRADLANE_JOB names a template (a job file without [[worker]]), as for `init_process_group("gradlane")`. The jobs
+of several ranks run at once, so that of rank r has the template's id plus r.
 """
 
 import importlib
+import os
 from contextlib import suppress
 from datetime import timedelta
 from types import SimpleNamespace
@@ -45,7 +47,9 @@ class ProcessGroupGradlane(_Wrapper):
         options = SimpleNamespace(
             group_rank=rank, group_size=world_size, timeout=self._timeout, group_id=f"torchft {self._quorum_id}"
         )
-        return _Quorum(rendezvous.join(store, rank, world_size), options)
+        if (self._group_world_size or 1) > 1 and not os.environ.get("GRADLANE_JOB"):
+            raise AgentError("replica groups of several processes need GRADLANE_JOB, the path of a template")
+        return _Quorum(rendezvous.join(store, rank, world_size, self._group_rank or 0), options)
 
     def getBackendName(self) -> str:
         """What torchft calls it."""

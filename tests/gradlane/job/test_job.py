@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The job file: what a good one means, and that every mistake is named with its key and its remedy."""
 
+import dataclasses
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
@@ -392,3 +393,21 @@ def test_what_fills_a_template_gets_into_no_other_key(worker: Any) -> None:
     assert job.parse(job.fill(template, [("a", "10.0.1.2", 1)]), "j.toml").loss.push == 0
     with pytest.raises(JobError, match=r"worker\[0\]|not valid TOML"):
         job.parse(job.fill(template, [worker]), "j.toml")
+
+
+def test_several_jobs_are_made_of_one_template() -> None:
+    template = '# id = 9\n[job]\nname = "id-7"\n  id = 5    # id = 3\nkey = "%s"\n[transport]\nrate = "1gbit"\n' % (
+        "1f" * 16
+    )
+    members = [("a", "10.0.1.2", 1)]
+    one, other = (
+        job.parse(job.fill(it, members), "j.toml") for it in (template, job.renumbered(template, "j.toml", 3))
+    )
+    assert (one.id, other.id) == (5, 8)
+    assert dataclasses.replace(other, id=5, text=one.text) == one
+
+
+@pytest.mark.parametrize("line", ["", "id = 5\nid = 6", "id = 0x5", 'id = "5"'])
+def test_a_template_of_several_jobs_has_one_plain_id(line: str) -> None:
+    with pytest.raises(JobError, match=r"j.toml: job.id: several jobs are made of this file, so `id = NUMBER` must be"):
+        job.renumbered(f"[job]\n{line}\n", "j.toml", 1)

@@ -27,6 +27,7 @@ DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
 
 _KEY = re.compile(r"(?:[0-9A-Fa-f]{2}){16,64}\Z")
+_ID = re.compile(r"^([ \t]*id[ \t]*=[ \t]*)([0-9]{1,9})(?![\w.])", re.MULTILINE)
 
 
 class JobError(FileError):
@@ -217,6 +218,15 @@ def fill(template: str, workers: Sequence[tuple[str, str, int]]) -> str:
     """
     tables = [f"[[worker]]\nrank = {rank}\n" + _values(worker) for rank, worker in enumerate(workers)]
     return "\n".join([template, *tables])
+
+
+def renumbered(template: str, path: str, number: int) -> str:
+    """The template for another job of several that run at once: its id is that many greater. Raises JobError."""
+    text, found = _ID.subn(lambda it: f"{it[1]}{int(it[2]) + number}", template)
+    if found != 1:
+        reason = "several jobs are made of this file, so `id = NUMBER` must be a line of its own, and the only one"
+        raise JobError(path, "job.id", reason)
+    return text
 
 
 def _values(worker: Sequence[object]) -> str:

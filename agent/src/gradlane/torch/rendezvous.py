@@ -27,14 +27,17 @@ from gradlane.errors import AgentError
 _LOOK_SECONDS = 0.02, 0.5  # the first pause between two looks at the store, and the longest: it serves all ranks
 
 
-def join(store: Any, rank: int, size: int) -> Connection:
-    """Joins the job as process `rank` of `size`. `store`: torch's, for this group alone.
+def join(store: Any, rank: int, size: int, number: int = 0) -> Connection:
+    """Joins the job as process `rank` of `size`. `store`: torch's, for this group alone. `number`: of the job, among
+    several that one file is for.
 
     Raises AgentError, gradlane.job.JobError.
     """
     path = os.environ.get("GRADLANE_JOB")
     if path:
         text = Path(path).read_text()
+        if number:
+            text = job.renumbered(text, path, number)
         if job.is_template(text, path):
             text = _complete(text, store, rank, size)
         whole = job.parse(text, path)
