@@ -237,6 +237,18 @@ class LinkChanges:
 
 
 @dataclass(frozen=True)
+class Capture:
+    """What a port (from 1 on) of a node sends and receives is written to `file`, for Wireshark."""
+
+    node: int
+    port: int
+    file: str
+
+    def to_json(self) -> Json:
+        return {"node": self.node, "port": self.port, "file": self.file}
+
+
+@dataclass(frozen=True)
 class Specification:
     """One run of the program."""
 
@@ -246,6 +258,7 @@ class Specification:
     background: Background | None = None
     faults: tuple[HostStops | LinkChanges, ...] = ()
     limit: int = 60 * SECOND
+    capture: Capture | None = None
 
     def __post_init__(self) -> None:
         need(0 < self.limit <= MAX_LIMIT, f"the limit is {self.limit} ns; it must be 1 to {MAX_LIMIT}")

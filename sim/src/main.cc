@@ -11,6 +11,7 @@
 #include "ns3/simulator.h"
 
 #include "agent.h"
+#include "capture.h"
 #include "fabric.h"
 #include "gradlane_job.h"
 #include "ledger.h"
@@ -63,6 +64,7 @@ class Simulation {
         }
         for (auto& job : jobs_) job->on_over = [this] { job_over(); };
         schedule_faults(spec.value("faults", Json::array()));
+        if (spec.contains("pcap")) capture(fabric_, spec.at("pcap"));
     }
 
     Json run() {
