@@ -7,6 +7,7 @@
 #include "ns3/data-rate.h"
 #include "ns3/simulator.h"
 
+#include "queue_factory.h"
 #include "raw_header.h"
 
 extern "C" {
@@ -19,16 +20,6 @@ namespace {
 
 constexpr uint16_t IPV4 = 0x0800;
 enum { UDP = 17, TTL = 64, PPP_BYTES = 2 };
-
-/* `spec`: "kind" and what it needs beside; see gradlane_sim/specification.py. */
-ns3::Ptr<PortQueue> make_queue(const Json& spec, uint64_t capacity, uint32_t framing) {
-    const std::string kind = spec.at("kind");
-    ns3::Ptr<PortQueue> queue;
-    if (kind == "priority") queue = ns3::CreateObject<PriorityQueue>();
-    else throw std::invalid_argument("queue \"" + kind + "\": it must be priority");
-    queue->configure(capacity, framing);
-    return queue;
-}
 
 } // namespace
 
@@ -43,7 +34,8 @@ Fabric::Fabric(const Json& spec)
     local_.resize(hosts_);
     receivers_.resize(hosts_);
     random_->SetStream(1);
-    for (const Json& link : spec.at("links")) add_link(link, spec.at("queue"));
+    queue_ = spec.at("queue");
+    for (const Json& link : spec.at("links")) add_link(link, queue_);
     for (unsigned h = 0; h < hosts_; h++)
         if (ports_[h].size() != 1) throw std::invalid_argument("host " + std::to_string(h) + " must have one link");
     find_routes();
@@ -66,7 +58,7 @@ void Fabric::add_link(const Json& link, const Json& queue) {
         /* Everything of a frame that the device does not count, in time. */
         port.device->SetInterframeGap(ns3::Seconds(8.0 * (framing_ - PPP_BYTES) / static_cast<double>(rate)));
         const bool host = node < hosts_;
-        port.queue = make_queue(host ? Json{{"kind", "priority"}} : queue, host ? 0 : link.at("buffer").get<uint64_t>(), framing_);
+        port.queue = make_queue(queue, host, link.at("buffer").get<uint64_t>(), framing_);
         port.device->SetQueue(port.queue);
         port.device->Attach(channel);
         nodes_[node]->AddDevice(port.device);
@@ -192,17 +184,22 @@ void Fabric::receive(unsigned host, uint16_t udp_port, Receiver receiver) {
     receivers_[host].receivers[udp_port] = std::move(receiver);
 }
 
+void Fabric::receive_others(unsigned host, ns3::NetDevice::ReceiveCallback others) { receivers_[host].others = others; }
+
+void Fabric::stop(unsigned host) { set_link(host, ports_[host][0].peer, false); }
+
 void Fabric::send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
-                  uint32_t bytes) {
+                  uint32_t bytes, uint32_t zeros) {
     uint8_t head[IPV4_BYTES + UDP_BYTES] = {0x45, tos};
-    put16(head + 2, IPV4_BYTES + UDP_BYTES + bytes);
+    put16(head + 2, IPV4_BYTES + UDP_BYTES + bytes + zeros);
     head[8] = TTL, head[9] = UDP;
     put32(head + 12, address(from));
     put32(head + 16, address(to));
     put16(head + IPV4_BYTES, source_port);
     put16(head + IPV4_BYTES + 2, udp_port);
-    put16(head + IPV4_BYTES + 4, UDP_BYTES + bytes);
-    const auto packet = ns3::Create<ns3::Packet>(datagram, bytes);
+    put16(head + IPV4_BYTES + 4, UDP_BYTES + bytes + zeros);
+    const auto packet = zeros ? ns3::Create<ns3::Packet>(zeros) : ns3::Create<ns3::Packet>(datagram, bytes);
+    if (zeros) packet->AddHeader(RawHeader(datagram, bytes));
     packet->AddHeader(RawHeader(head, sizeof head));
     const Port& port = ports_[from][0];
     port.device->Send(packet, port.device->GetBroadcast(), IPV4);

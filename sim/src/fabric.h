@@ -59,14 +59,19 @@ class Fabric {
     /* What comes to a host and is a datagram to this UDP port: its payload and TOS, and who sent it. */
     using Receiver = std::function<void(unsigned from, const uint8_t* datagram, uint32_t bytes, uint8_t tos)>;
     void receive(unsigned host, uint16_t udp_port, Receiver receiver);
-    /* Sends a datagram of a host, in `pieces` of memory. */
+    /* All else that comes to a host: for a stack of its own. */
+    void receive_others(unsigned host, ns3::NetDevice::ReceiveCallback others);
+    /* Sends a datagram of a host; `zeros`: how many bytes of 0 follow. */
     void send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
-              uint32_t bytes);
+              uint32_t bytes, uint32_t zeros = 0);
+    const Json& queue() const { return queue_; }
 
     /* Told of every gradient that a switch drops or trims by policy, and of what a queue has no room for. */
     std::function<void(const uint8_t* packet, const Decision& decision)> on_decision;
 
     void set_link(unsigned a, unsigned b, bool up);
+    /* The host is dead. */
+    void stop(unsigned host);
 
   private:
     struct Gathered {
@@ -75,6 +80,7 @@ class Fabric {
     };
     unsigned hosts_;
     uint32_t framing_;
+    Json queue_;
     std::vector<ns3::Ptr<ns3::Node>> nodes_;
     std::vector<std::vector<Port>> ports_;
     std::vector<Policy> policies_;

@@ -11,9 +11,11 @@
 #include "ns3/simulator.h"
 
 #include "agent.h"
+#include "background.h"
 #include "fabric.h"
 #include "gradlane_job.h"
 #include "ledger.h"
+#include "message_job.h"
 
 namespace sim {
 namespace {
@@ -57,11 +59,23 @@ class Simulation {
         };
         fabric_.on_decision = [this](const uint8_t* packet, const Decision&) { ledger_.taken(packet + IPV4_BYTES + UDP_BYTES); };
         for (const Json& j : spec.at("jobs")) {
-            auto job = std::make_unique<GradlaneJob>(j, agents_);
-            by_number_[job->number()] = job.get();
-            jobs_.push_back(std::move(job));
+            if (j.at("carrier").at("kind") == "gradlane") {
+                auto job = std::make_unique<GradlaneJob>(j, agents_);
+                by_number_[job->number()] = job.get();
+                jobs_.push_back(std::move(job));
+            } else {
+                auto job = std::make_unique<MessageJob>(j, make_carrier(fabric_, j.at("carrier"), carriers_++));
+                message_jobs_.push_back(job.get());
+                jobs_.push_back(std::move(job));
+            }
         }
         for (auto& job : jobs_) job->on_over = [this] { job_over(); };
+        if (spec.contains("background")) {
+            const Json& b = spec.at("background");
+            background_ = std::make_unique<Background>(b, make_carrier(fabric_, b.at("carrier"), carriers_++));
+            background_->on_over = [this] { job_over(); };
+            ns3::Simulator::Schedule(ns3::NanoSeconds(0), &Background::start, background_.get());
+        }
         schedule_faults(spec.value("faults", Json::array()));
     }
 
@@ -84,13 +98,18 @@ class Simulation {
     std::vector<std::unique_ptr<Agent>> agents_;
     std::vector<std::unique_ptr<Job>> jobs_;
     std::map<uint16_t, GradlaneJob*> by_number_;
+    std::vector<MessageJob*> message_jobs_;
+    std::unique_ptr<Background> background_;
+    unsigned carriers_ = 0;
     const int64_t limit_; /* ns */
 
     GradlaneJob* gradlane(uint16_t job) const { return by_number_.at(job); }
 
+    /* Where there are jobs, flows beside them don't count. */
     void job_over() {
         for (auto& job : jobs_)
             if (!job->over()) return;
+        if (jobs_.empty() && !background_->over()) return;
         ns3::Simulator::Stop();
     }
 
@@ -100,7 +119,10 @@ class Simulation {
             const std::string kind = f.at("kind");
             if (kind == "host") {
                 const unsigned host = f.at("host");
-                ns3::Simulator::Schedule(at, [this, host] { agents_[host]->stop(); });
+                ns3::Simulator::Schedule(at, [this, host] {
+                    agents_[host]->stop();
+                    fabric_.stop(host);
+                });
                 /* The control plane's heartbeats, which are not simulated, tell all others. */
                 ns3::Simulator::Schedule(at + ns3::NanoSeconds(f.at("named_after").get<int64_t>()), [this, host] {
                     for (auto& job : jobs_) job->drop(host);
@@ -137,13 +159,17 @@ class Simulation {
             for (const Port& port : fabric_.ports(n)) {
                 const QueueCounts& c = port.queue->counts();
                 links.push_back({{"from", n}, {"to", port.peer}, {"rate", port.rate}, {"packets", c.enqueued}, {"bytes", c.bytes},
-                                 {"dropped", c.dropped}, {"marked", c.marked}, {"depth_max", c.depth_max}, {"lost", port.lost}});
+                                 {"dropped", c.dropped}, {"marked", c.marked}, {"trimmed", c.trimmed}, {"depth_max", c.depth_max}, {"lost", port.lost}});
             }
         for (const auto& job : jobs_) jobs.push_back(job->result());
         for (const MessageTime& m : ledger_.times()) messages.push_back({m.job, m.from, m.to, m.pull, m.bytes, m.start, m.end});
+        for (const MessageJob* job : message_jobs_)
+            for (const MessageTime& m : job->times()) messages.push_back({m.job, m.from, m.to, m.pull, m.bytes, m.start, m.end});
         uint64_t turns = 0;
         for (const auto& agent : agents_) turns += agent->turns();
         return {{"jobs", jobs},
+                {"flows", background_ ? background_->result() : Json::array()},
+                {"background", background_ ? background_->carrier().result() : Json::object()},
                 {"messages", messages},
                 {"switches", switches},
                 {"links", links},
