@@ -55,9 +55,12 @@ bool PriorityQueue::make_room(unsigned queue_class, uint32_t bytes) {
 }
 
 bool PriorityQueue::Enqueue(ns3::Ptr<ns3::Packet> packet) {
-    uint8_t head[PPP + 2];
-    packet->CopyData(head, sizeof head);
-    const unsigned queue_class = head[PPP + 1] >> 5;
+    unsigned queue_class = class_;
+    if (queue_class == UINT8_MAX) {
+        uint8_t head[PPP + 2];
+        packet->CopyData(head, sizeof head);
+        queue_class = head[PPP + 1] >> 5;
+    }
     const uint32_t bytes = frame_bytes(packet);
     if (!make_room(queue_class, bytes)) {
         refused(bytes);

@@ -27,12 +27,15 @@ class PortQueue : public ns3::Queue<ns3::Packet> {
     static ns3::TypeId GetTypeId();
     /* `capacity`: bytes; 0: no bound. `framing`: bytes of a frame on the wire beside its IPv4 packet. */
     void configure(uint64_t capacity, uint32_t framing);
+    /* Of the packets that enter from now on; until then, and at hosts, it is what their TOS begins with. */
+    void set_class(uint8_t queue_class) { class_ = queue_class; }
     const QueueCounts& counts() const { return counts_; }
     uint64_t depth() const { return depth_; }
 
   protected:
     uint64_t capacity_ = 0, depth_ = 0;
     uint32_t framing_ = 0;
+    uint8_t class_ = UINT8_MAX;
     QueueCounts counts_;
 
     uint32_t frame_bytes(const ns3::Ptr<const ns3::Packet>& packet) const { return packet->GetSize() - PPP + framing_; }
