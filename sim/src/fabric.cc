@@ -29,7 +29,6 @@ Fabric::Fabric(const Json& spec)
     for (unsigned i = 0; i < hosts_ + switches; i++) nodes_.push_back(ns3::CreateObject<ns3::Node>());
     ports_.resize(nodes_.size());
     policies_.resize(switches);
-    counts_.resize(switches);
     switch_of_.assign(hosts_, UINT32_MAX);
     local_.resize(hosts_);
     receivers_.resize(hosts_);
@@ -132,15 +131,9 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         host >= hosts_ ? nowhere : switch_of_[host] == node ? local_[host] : routes_[s][switch_of_[host] - hosts_];
     const uint8_t tos = head[1];
     const uint64_t now = static_cast<uint64_t>(ns3::Simulator::Now().GetNanoSeconds());
-    const Decision d =
-        policies_[s].decide(head, held, packet->GetSize() + framing_, in.peer >= hosts_, in.chosen_bits, members, now);
-    PolicyCounts& counts = counts_[s];
-    counts.reasons[static_cast<unsigned>(d.reason)]++;
-    if (d.trimmed || d.reason == Reason::DROPPED_YELLOW || d.reason == Reason::DROPPED_RED) {
-        const uint8_t* h = head + IPV4_BYTES + UDP_BYTES;
-        counts.drops[{get16(h + GL_AT_LAYER), h[GL_AT_MAGNITUDE] >> 4}]++;
-        if (on_decision) on_decision(head, d);
-    }
+    const Entry entry{static_cast<uint16_t>(number), in.peer >= hosts_, in.chosen_bits};
+    const Decision d = policies_[s].decide(head, held, packet->GetSize() + framing_, entry, members, now);
+    if (is_taken(d.reason) && on_decision) on_decision(head, d);
     if (is_drop(d.reason)) return true;
     ns3::Ptr<ns3::Packet> out = packet->Copy();
     if (d.trimmed) {
@@ -154,6 +147,7 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         egress.lost++;
         return true;
     }
+    egress.queue->set_class(d.queue_class);
     egress.device->Send(out, egress.device->GetBroadcast(), IPV4);
     return true;
 }

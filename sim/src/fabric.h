@@ -34,12 +34,6 @@ struct Port {
     uint64_t lost = 0; /* by chance, or as the link was down */
 };
 
-/* Counts of what a switch's policy decided. */
-struct PolicyCounts {
-    std::array<uint64_t, REASONS> reasons{};
-    std::map<std::pair<uint16_t, uint8_t>, uint64_t> drops; /* by layer and upper half of the magnitude: dropped or trimmed */
-};
-
 class Fabric {
   public:
     /* `spec`: "hosts", "switches", "links", "queue", "framing"; see gradlane_sim/fabrics.py. */
@@ -50,7 +44,7 @@ class Fabric {
     ns3::Ptr<ns3::Node> node(unsigned number) const { return nodes_[number]; }
     std::vector<Port>& ports(unsigned node) { return ports_[node]; } /* port k is ports(node)[k - 1] */
     Policy& policy(unsigned node) { return policies_[node - hosts_]; }
-    const PolicyCounts& counts(unsigned node) const { return counts_[node - hosts_]; }
+    const PolicyCounts& counts(unsigned node) const { return policies_[node - hosts_].counts(); }
     uint32_t framing() const { return framing_; }
 
     static uint32_t address(unsigned host) { return 0x0A000001U + host; }
@@ -84,7 +78,6 @@ class Fabric {
     std::vector<ns3::Ptr<ns3::Node>> nodes_;
     std::vector<std::vector<Port>> ports_;
     std::vector<Policy> policies_;
-    std::vector<PolicyCounts> counts_;
     std::vector<std::vector<std::vector<uint16_t>>> routes_; /* [switch][switch of the destination] -> ports that are up */
     std::vector<std::vector<uint16_t>> local_;               /* [host] -> the only port of its switch towards it */
     std::vector<unsigned> switch_of_;                        /* [host] */

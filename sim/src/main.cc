@@ -16,43 +16,18 @@
 #include "gradlane_job.h"
 #include "ledger.h"
 #include "message_job.h"
+#include "policy_spec.h"
 
 namespace sim {
 namespace {
 
 double wall() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-void set_policies(Fabric& fabric, const Json& spec) {
-    static const std::map<std::string, BudgetShare::Part> parts = {
-        {"nothing", BudgetShare::NOTHING}, {"whole", BudgetShare::WHOLE},     {"rest_of_half", BudgetShare::REST_OF_HALF},
-        {"half", BudgetShare::HALF},       {"quarter", BudgetShare::QUARTER}, {"eighth", BudgetShare::EIGHTH},
-        {"sixteenth", BudgetShare::SIXTEENTH}};
-    for (const Json& s : spec) {
-        Policy& policy = fabric.policy(s.at("switch"));
-        for (const Json& j : s.at("jobs")) {
-            JobPolicy job;
-            job.slot_base = j.at("slots").at(0), job.slot_mask = j.at("slots").at(1);
-            job.max_share = j.at("max_share"), job.trim = j.at("trim"), job.spray = j.at("spray");
-            for (const char* name : {"classes", "precedences"})
-                for (const Json& r : j.at(name))
-                    (name[0] == 'c' ? job.classes : job.precedences).push_back({r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)});
-            policy.jobs[j.at("id")] = job;
-        }
-        for (const Json& p : s.at("ports")) {
-            policy.ports[p.at("port")] = {p.at("metered_from"), p.at("yellow"), p.at("red"), p.at("to_fabric")};
-            if (p.contains("thresholds"))
-                policy.virtual_queues.emplace(p.at("port"), Meter(p.at("rate").get<uint64_t>() / 8, p.at("thresholds").at(0), p.at("thresholds").at(1)));
-        }
-        for (int from = 0; from < 2; from++)
-            for (int to = 0; to < 2; to++) policy.budget_shares[from][to].part = parts.at(s.at("budget_shares").at(from).at(to));
-    }
-}
-
 class Simulation {
   public:
     explicit Simulation(const Json& spec) : spec_(spec), fabric_(spec.at("fabric")), limit_(spec.at("limit")) {
         for (unsigned h = 0; h < fabric_.hosts(); h++) agents_.push_back(std::make_unique<Agent>(fabric_, h, ledger_));
-        set_policies(fabric_, spec.at("policies"));
+        for (const Json& p : spec.at("policies")) read_policy(fabric_.policy(p.at("switch")), p);
         ledger_.tolerated = [this](uint16_t job, uint16_t layer, bool pull) { return gradlane(job)->tolerated(layer, pull); };
         ledger_.submitted = [this](uint16_t job, uint16_t rank, uint32_t step, uint16_t tensor) {
             return gradlane(job)->submission_time(rank, step, tensor);

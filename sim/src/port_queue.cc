@@ -94,7 +94,7 @@ bool PriorityQueue::Enqueue(ns3::Ptr<ns3::Packet> packet) {
         if (tos != head[PPP + 1]) set_tos(packet, tos);
         head[PPP + 1] = tos;
     }
-    const unsigned queue_class = head[PPP + 1] >> 5;
+    const unsigned queue_class = class_ == UINT8_MAX ? head[PPP + 1] >> 5 : class_;
     const uint32_t bytes = frame_bytes(packet);
     if (!make_room(queue_class, bytes)) {
         refused(bytes);

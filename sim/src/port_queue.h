@@ -32,12 +32,15 @@ class PortQueue : public ns3::Queue<ns3::Packet> {
     void mark_above(uint64_t threshold) { mark_ = threshold; }
     /* Rewrites the TOS of what a host sends: `packet` begins with its IPv4 header. */
     std::function<uint8_t(const uint8_t* packet, uint32_t held)> tag;
+    /* Of the packets that enter from now on; until then, and at hosts, it is what their TOS begins with. */
+    void set_class(uint8_t queue_class) { class_ = queue_class; }
     const QueueCounts& counts() const { return counts_; }
     uint64_t depth() const { return depth_; }
 
   protected:
     uint64_t capacity_ = 0, depth_ = 0, mark_ = UINT64_MAX;
     uint32_t framing_ = 0;
+    uint8_t class_ = UINT8_MAX;
     QueueCounts counts_;
 
     uint32_t frame_bytes(const ns3::Ptr<const ns3::Packet>& packet) const { return packet->GetSize() - PPP + framing_; }
