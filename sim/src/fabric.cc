@@ -7,6 +7,7 @@
 #include "ns3/data-rate.h"
 #include "ns3/simulator.h"
 
+#include "queue_factory.h"
 #include "raw_header.h"
 
 extern "C" {
@@ -20,16 +21,6 @@ namespace {
 constexpr uint16_t IPV4 = 0x0800;
 enum { UDP = 17, TTL = 64, PPP_BYTES = 2 };
 
-/* `spec`: "kind" and what it needs beside; see gradlane_sim/specification.py. */
-ns3::Ptr<PortQueue> make_queue(const Json& spec, uint64_t capacity, uint32_t framing) {
-    const std::string kind = spec.at("kind");
-    ns3::Ptr<PortQueue> queue;
-    if (kind == "priority") queue = ns3::CreateObject<PriorityQueue>();
-    else throw std::invalid_argument("queue \"" + kind + "\": it must be priority");
-    queue->configure(capacity, framing);
-    return queue;
-}
-
 } // namespace
 
 Fabric::Fabric(const Json& spec)
@@ -38,12 +29,12 @@ Fabric::Fabric(const Json& spec)
     for (unsigned i = 0; i < hosts_ + switches; i++) nodes_.push_back(ns3::CreateObject<ns3::Node>());
     ports_.resize(nodes_.size());
     policies_.resize(switches);
-    counts_.resize(switches);
     switch_of_.assign(hosts_, UINT32_MAX);
     local_.resize(hosts_);
     receivers_.resize(hosts_);
     random_->SetStream(1);
-    for (const Json& link : spec.at("links")) add_link(link, spec.at("queue"));
+    queue_ = spec.at("queue");
+    for (const Json& link : spec.at("links")) add_link(link, queue_);
     for (unsigned h = 0; h < hosts_; h++)
         if (ports_[h].size() != 1) throw std::invalid_argument("host " + std::to_string(h) + " must have one link");
     find_routes();
@@ -66,7 +57,7 @@ void Fabric::add_link(const Json& link, const Json& queue) {
         /* Everything of a frame that the device does not count, in time. */
         port.device->SetInterframeGap(ns3::Seconds(8.0 * (framing_ - PPP_BYTES) / static_cast<double>(rate)));
         const bool host = node < hosts_;
-        port.queue = make_queue(host ? Json{{"kind", "priority"}} : queue, host ? 0 : link.at("buffer").get<uint64_t>(), framing_);
+        port.queue = make_queue(queue, host, link.at("buffer").get<uint64_t>(), framing_);
         port.device->SetQueue(port.queue);
         port.device->Attach(channel);
         nodes_[node]->AddDevice(port.device);
@@ -140,15 +131,9 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         host >= hosts_ ? nowhere : switch_of_[host] == node ? local_[host] : routes_[s][switch_of_[host] - hosts_];
     const uint8_t tos = head[1];
     const uint64_t now = static_cast<uint64_t>(ns3::Simulator::Now().GetNanoSeconds());
-    const Decision d =
-        policies_[s].decide(head, held, packet->GetSize() + framing_, in.peer >= hosts_, in.chosen_bits, members, now);
-    PolicyCounts& counts = counts_[s];
-    counts.reasons[static_cast<unsigned>(d.reason)]++;
-    if (d.trimmed || d.reason == Reason::DROPPED_YELLOW || d.reason == Reason::DROPPED_RED) {
-        const uint8_t* h = head + IPV4_BYTES + UDP_BYTES;
-        counts.drops[{get16(h + GL_AT_LAYER), h[GL_AT_MAGNITUDE] >> 4}]++;
-        if (on_decision) on_decision(head, d);
-    }
+    const Entry entry{static_cast<uint16_t>(number), in.peer >= hosts_, in.chosen_bits};
+    const Decision d = policies_[s].decide(head, held, packet->GetSize() + framing_, entry, members, now);
+    if (is_taken(d.reason) && on_decision) on_decision(head, d);
     if (is_drop(d.reason)) return true;
     ns3::Ptr<ns3::Packet> out = packet->Copy();
     if (d.trimmed) {
@@ -162,6 +147,7 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         egress.lost++;
         return true;
     }
+    egress.queue->set_class(d.queue_class);
     egress.device->Send(out, egress.device->GetBroadcast(), IPV4);
     return true;
 }
@@ -192,17 +178,22 @@ void Fabric::receive(unsigned host, uint16_t udp_port, Receiver receiver) {
     receivers_[host].receivers[udp_port] = std::move(receiver);
 }
 
+void Fabric::receive_others(unsigned host, ns3::NetDevice::ReceiveCallback others) { receivers_[host].others = others; }
+
+void Fabric::stop(unsigned host) { set_link(host, ports_[host][0].peer, false); }
+
 void Fabric::send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
-                  uint32_t bytes) {
+                  uint32_t bytes, uint32_t zeros) {
     uint8_t head[IPV4_BYTES + UDP_BYTES] = {0x45, tos};
-    put16(head + 2, IPV4_BYTES + UDP_BYTES + bytes);
+    put16(head + 2, IPV4_BYTES + UDP_BYTES + bytes + zeros);
     head[8] = TTL, head[9] = UDP;
     put32(head + 12, address(from));
     put32(head + 16, address(to));
     put16(head + IPV4_BYTES, source_port);
     put16(head + IPV4_BYTES + 2, udp_port);
-    put16(head + IPV4_BYTES + 4, UDP_BYTES + bytes);
-    const auto packet = ns3::Create<ns3::Packet>(datagram, bytes);
+    put16(head + IPV4_BYTES + 4, UDP_BYTES + bytes + zeros);
+    const auto packet = zeros ? ns3::Create<ns3::Packet>(zeros) : ns3::Create<ns3::Packet>(datagram, bytes);
+    if (zeros) packet->AddHeader(RawHeader(datagram, bytes));
     packet->AddHeader(RawHeader(head, sizeof head));
     const Port& port = ports_[from][0];
     port.device->Send(packet, port.device->GetBroadcast(), IPV4);
