@@ -5,12 +5,13 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
-from gradlane_sim import fabrics, models, stragglers
+from gradlane_sim import fabrics, models, rivals, stragglers
 from gradlane_sim.background import DISTRIBUTIONS, poisson
-from gradlane_sim.carriers import Carrier, Gradlane, Rival
+from gradlane_sim.carriers import Carrier, Gradlane
 from gradlane_sim.cases import Arm, Scenario, Study
+from gradlane_sim.rivals import RIVALS
 from gradlane_sim.specification import (
     SECOND,
     Background,
@@ -27,6 +28,8 @@ GBIT = 1_000_000_000
 MICROSECOND = 1_000
 MILLISECOND = 1_000_000
 MB = 1_000_000
+# While flows beside a job begin.
+BACKGROUND_TIME = 4 * MILLISECOND
 # Into an all-reduce: when faults come.
 EARLY = MILLISECOND // 2
 # What models are made smaller to, times and sizes alike, so that a run takes seconds.
@@ -41,25 +44,18 @@ _LOSS = {LOSSLESS.name: 0.0, TOLERANT.name: 0.03, GENEROUS.name: 0.1}
 # Hosts do not begin in the same microsecond: that is what seeds change in every workload.
 START_WITHIN = 20 * MICROSECOND
 
-# What an arm makes of a fabric: its ports' queues, and the carrier.
-Carried: TypeAlias = tuple[Queue, Carrier]
-
-
-def carried(arm: Arm, fabric: Fabric, slots: int = 65536, slot_base: int = 0) -> Carried:
-    """How an arm carries a job on that fabric."""
-    if arm.name in _LOSS:
-        return Queue(), Gradlane(push=_LOSS[arm.name], slots=slots, slot_base=slot_base)
-    make = RIVALS[arm.name][1]
-    return make(fabric)
-
-
-# The rivals, each with the queues of switches that it asks for: name -> (what it is, how it is set for a fabric).
-RIVALS: dict[str, tuple[Arm, Callable[[Fabric], tuple[Queue, Rival]]]] = {}
-
 
 def arms() -> tuple[Arm, ...]:
     """All that there are."""
-    return (*GRADLANE, *(arm for arm, _ in RIVALS.values()))
+    return (*GRADLANE, *(Arm(name, summary) for name, (summary, _) in RIVALS.items()))
+
+
+def carried(arm: Arm, fabric: Fabric, slots: int = 65536, slot_base: int = 0) -> tuple[Fabric, Carrier]:
+    """How an arm carries a job: the fabric with the queues that it asks for, and the carrier."""
+    if arm.name in _LOSS:
+        return fabric, Gradlane(push=_LOSS[arm.name], slots=slots, slot_base=slot_base)
+    setting = RIVALS[arm.name][1](fabric)
+    return setting.fabric, setting.carrier
 
 
 def jitter(workers: int, steps: int, seed: int, rows: Sequence[Sequence[int]] = ()) -> tuple[tuple[int, ...], ...]:
@@ -70,11 +66,11 @@ def jitter(workers: int, steps: int, seed: int, rows: Sequence[Sequence[int]] = 
 
 
 def _job(arm: Arm, fabric: Fabric, tensors: tuple[Tensor, ...], seed: int, **settings: Any) -> Specification:
-    """One job of all hosts. The queues are the arm's."""
-    queue, carrier = carried(arm, fabric)
+    """One job of all hosts."""
+    set_fabric, carrier = carried(arm, fabric)
     job = Job(1, tuple(range(fabric.hosts)), carrier, tensors, **settings)
     late = jitter(job.workers, job.steps, seed, job.delays)
-    return Specification(replace(fabric, queue=queue), (replace(job, delays=late),), seed)
+    return Specification(set_fabric, (replace(job, delays=late),), seed)
 
 
 def all_reduce(fabric: Fabric, size: int, algorithm: str, arm: Arm, seed: int) -> Specification:
@@ -103,13 +99,13 @@ def training(fabric: Fabric, model: str, scale: float, arm: Arm, seed: int, step
 def two_jobs(fabric: Fabric, size: int, arm: Arm, seed: int) -> Specification:
     """Two jobs that share the spines: one has the even hosts, one the odd ones."""
     jobs: list[Job] = []
-    queue = Queue()
+    set_fabric = fabric
     for number in (1, 2):
         members = tuple(range(number - 1, fabric.hosts, 2))
-        queue, carrier = carried(arm, fabric, 32768, 32768 * (number - 1))
+        set_fabric, carrier = carried(arm, fabric, 32768, 32768 * (number - 1))
         late = jitter(len(members), 2, seed + number)
         jobs.append(Job(number, members, carrier, (Tensor(0, size, 1),), steps=2, delays=late))
-    return Specification(replace(fabric, queue=queue), tuple(jobs), seed)
+    return Specification(set_fabric, tuple(jobs), seed)
 
 
 def slow_link(fabric: Fabric, size: int, part: float, arm: Arm, seed: int) -> Specification:
@@ -138,10 +134,16 @@ def stopping_host(fabric: Fabric, size: int, at: int, arm: Arm, seed: int) -> Sp
     return replace(all_reduce(fabric, size, "direct", arm, seed), faults=(stops,), limit=20 * SECOND)
 
 
-def beside(fabric: Fabric, size: int, sizes: str, load: float, other: Rival, arm: Arm, seed: int) -> Specification:
-    """An all-reduce beside flows between all hosts."""
-    flows = poisson(DISTRIBUTIONS[sizes], load, fabric.hosts, fabric.links[0].rate, 20 * MILLISECOND, seed)
-    return replace(all_reduce(fabric, size, "direct", arm, seed), background=Background(other, flows))
+def beside(fabric: Fabric, size: int, sizes: str, load: float, arm: Arm, seed: int) -> Specification:
+    """An all-reduce beside flows between all hosts. A rival carries these, too; beside Gradlane DCTCP does."""
+    flows = poisson(DISTRIBUTIONS[sizes], load, fabric.hosts, fabric.links[0].rate, BACKGROUND_TIME, seed)
+    found = all_reduce(fabric, size, "direct", arm, seed)
+    carrier = found.jobs[0].carrier
+    if isinstance(carrier, Gradlane):
+        marks = Queue("priority", (("mark", rivals.mark_threshold(fabric)),))
+        found = replace(found, fabric=replace(found.fabric, queue=marks))
+        carrier = rivals.dctcp(fabric).carrier
+    return replace(found, background=Background(carrier, flows))
 
 
 def fabric_of(leaves: int, hosts: int, rate: int, core: int, deep: bool = False, oversubscription: float = 0) -> Fabric:
