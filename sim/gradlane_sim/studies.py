@@ -41,6 +41,7 @@ TOLERANT = Arm("gradlane-p3", "Gradlane, 3 % of a contribution may be lost", Tru
 GENEROUS = Arm("gradlane-p10", "Gradlane, 10 % of a contribution may be lost", True)
 GRADLANE = (LOSSLESS, TOLERANT, GENEROUS)
 _LOSS = {LOSSLESS.name: 0.0, TOLERANT.name: 0.03, GENEROUS.name: 0.1}
+PIECES = 8
 # Hosts do not begin in the same microsecond: that is what seeds change in every workload.
 START_WITHIN = 20 * MICROSECOND
 
@@ -73,21 +74,28 @@ def _job(arm: Arm, fabric: Fabric, tensors: tuple[Tensor, ...], seed: int, **set
     return Specification(set_fabric, (replace(job, delays=late),), seed)
 
 
+def pieces(size: int, ready: int = 0) -> tuple[Tensor, ...]:
+    """A tensor, cut as parameter servers and rings cut theirs, so that results travel while contributions still do.
+    Gradlane does so by itself, slice by slice; carriers of whole messages would not."""
+    each = size // (4 * PIECES) * 4
+    return tuple(Tensor(ready, each, 1) for _ in range(PIECES))
+
+
 def all_reduce(fabric: Fabric, size: int, algorithm: str, arm: Arm, seed: int) -> Specification:
     """Of all hosts."""
-    return _job(arm, fabric, (Tensor(0, size, 1),), seed, algorithm=algorithm)
+    return _job(arm, fabric, pieces(size), seed, algorithm=algorithm)
 
 
 def incast(fabric: Fabric, size: int, arm: Arm, seed: int, steps: int = 3) -> Specification:
     """All hosts but the last send to it, and it sends the mean back to each: a parameter server."""
-    return _job(arm, fabric, (Tensor(0, size, 1),), seed, servers=1, steps=steps)
+    return _job(arm, fabric, pieces(size), seed, servers=1, steps=steps)
 
 
 def tails(fabric: Fabric, size: int, tail: float, arm: Arm, seed: int, steps: int = 10) -> Specification:
     """All-reduces after computations of which some take longer: their 99th percentile is `tail` times the median."""
     compute = 2 * MILLISECOND
     late = stragglers.delays(fabric.hosts, steps, compute, tail, seed)
-    return _job(arm, fabric, (Tensor(compute, size, 1),), seed, steps=steps, compute=compute, delays=late)
+    return _job(arm, fabric, pieces(size, compute), seed, steps=steps, compute=compute, delays=late)
 
 
 def training(fabric: Fabric, model: str, scale: float, arm: Arm, seed: int, steps: int = 3) -> Specification:
@@ -104,7 +112,7 @@ def two_jobs(fabric: Fabric, size: int, arm: Arm, seed: int) -> Specification:
         members = tuple(range(number - 1, fabric.hosts, 2))
         set_fabric, carrier = carried(arm, fabric, 32768, 32768 * (number - 1))
         late = jitter(len(members), 2, seed + number)
-        jobs.append(Job(number, members, carrier, (Tensor(0, size, 1),), steps=2, delays=late))
+        jobs.append(Job(number, members, carrier, pieces(size), steps=2, delays=late))
     return Specification(set_fabric, tuple(jobs), seed)
 
 
