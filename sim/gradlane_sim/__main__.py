@@ -84,18 +84,18 @@ def _capture(text: str) -> Capture:
 
 def _scenarios(options: argparse.Namespace) -> list[tuple[Scenario, list[Case]]]:
     asked = [it for it in options.arms.split(",") if it]
-    known = [arm.name for arm in studies.arms()]
-    for it in asked:
+    found = [it for it in studies.STUDIES[options.study]() if options.only in it.name]
+    known = list(dict.fromkeys(arm.name for it in found for arm in it.arms))
+    for it in asked if found else ():
         if it not in known:
             raise SimulationError(f"there is no arm {it!r}; there are {', '.join(known)}")
-    found = [it for it in studies.STUDIES[options.study]() if options.only in it.name]
     chosen: list[tuple[Scenario, list[Case]]] = []
     for scenario in found:
         cases = [case for case in scenario.cases(options.seeds) if not asked or case.arm.name in asked]
         if cases:
             chosen.append((scenario, cases))
     if not chosen:
-        raise SimulationError(f"study {options.study} has no scenario with {options.only!r} for these arms; see `list`")
+        raise SimulationError(f"study {options.study} has no scenario with {options.only!r} in its name; see `list`")
     return chosen
 
 

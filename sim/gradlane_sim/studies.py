@@ -11,7 +11,7 @@ from gradlane_sim import fabrics, models, rivals, stragglers
 from gradlane_sim.background import DISTRIBUTIONS, poisson
 from gradlane_sim.carriers import Carrier, Gradlane
 from gradlane_sim.cases import Arm, Scenario, Study
-from gradlane_sim.rivals import RIVALS
+from gradlane_sim.rivals import MILLISECOND, RIVALS
 from gradlane_sim.specification import (
     SECOND,
     Background,
@@ -26,7 +26,6 @@ from gradlane_sim.specification import (
 
 GBIT = 1_000_000_000
 MICROSECOND = 1_000
-MILLISECOND = 1_000_000
 MB = 1_000_000
 # While flows beside a job begin.
 BACKGROUND_TIME = 4 * MILLISECOND
@@ -55,7 +54,7 @@ def carried(arm: Arm, fabric: Fabric, slots: int = 65536, slot_base: int = 0) ->
     """How an arm carries a job: the fabric with the queues that it asks for, and the carrier."""
     if arm.name in _LOSS:
         return fabric, Gradlane(push=_LOSS[arm.name], slots=slots, slot_base=slot_base)
-    setting = RIVALS[arm.name][1](fabric)
+    setting = (RIVALS.get(arm.name) or rivals.sweep()[arm.name])[1](fabric)
     return setting.fabric, setting.carrier
 
 
@@ -178,6 +177,18 @@ def small() -> Study:
     )
 
 
+def sweep() -> Study:
+    """By which the rivals' settings were chosen."""
+    fabric = fabric_of(4, 8, 10, 20)
+    asked = tuple(Arm(name, summary) for name, (summary, _) in rivals.sweep().items())
+    return (
+        Scenario(
+            "incast-sweep", "31 workers send 256 kB each to one server", 32, asked, partial(incast, fabric, 256_000)
+        ),
+        Scenario("direct-sweep", "32 hosts reduce 1 MB", 32, asked, partial(all_reduce, fabric, MB, "direct")),
+    )
+
+
 def study() -> Study:
     """The whole: 144 hosts as in the papers, and what changes with the number of hosts, buffers and faults."""
     return (*_of_144(), *_of_hosts(), *_of_fabrics(), *_of_workloads(), *_of_faults())
@@ -251,4 +262,4 @@ def _of_faults() -> Study:
     return tuple(found)
 
 
-STUDIES: dict[str, Callable[[], Study]] = {"smoke": smoke, "small": small, "study": study}
+STUDIES: dict[str, Callable[[], Study]] = {"smoke": smoke, "small": small, "study": study, "sweep": sweep}
