@@ -34,6 +34,7 @@ Fabric::Fabric(const Json& spec)
     receivers_.resize(hosts_);
     random_->SetStream(1);
     queue_ = spec.at("queue");
+    policed_ = queue_.at("kind") == "priority";
     for (const Json& link : spec.at("links")) add_link(link, queue_);
     for (unsigned h = 0; h < hosts_; h++)
         if (ports_[h].size() != 1) throw std::invalid_argument("host " + std::to_string(h) + " must have one link");
@@ -147,7 +148,8 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         egress.lost++;
         return true;
     }
-    egress.queue->set_class(d.queue_class);
+    /* The rivals' queues go by the TOS. */
+    if (policed_) egress.queue->set_class(d.queue_class);
     egress.device->Send(out, egress.device->GetBroadcast(), IPV4);
     return true;
 }
