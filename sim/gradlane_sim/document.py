@@ -15,7 +15,8 @@ def document(specification: Specification) -> Json:
         parsed = {
             job.id: job_files.parse(job, fabric) for job in specification.jobs if isinstance(job.carrier, Gradlane)
         }
-        policies = tables.policies(fabric_files.parse(fabric), parsed.values())
+        # Rivals alone have switches of their own, without the controller's virtual queues.
+        policies = tables.policies(fabric_files.parse(fabric), parsed.values()) if parsed else []
         shape = fabric_files.to_json(fabric)
     except GradlaneError as problem:
         raise SpecificationError(str(problem)) from None

@@ -35,6 +35,7 @@ Fabric::Fabric(const Json& spec)
     receivers_.resize(hosts_);
     random_->SetStream(1);
     queue_ = spec.at("queue");
+    policed_ = queue_.at("kind") == "priority";
     for (const Json& link : spec.at("links")) add_link(link, queue_);
     for (unsigned h = 0; h < hosts_; h++)
         if (ports_[h].size() != 1) throw std::invalid_argument("host " + std::to_string(h) + " must have one link");
@@ -176,7 +177,8 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         out->AddHeader(RawHeader(head, IPV4_BYTES));
     }
     Port& egress = ports_[node][d.egress - 1];
-    egress.queue->set_class(d.queue_class);
+    /* The rivals' queues go by the TOS. */
+    if (policed_) egress.queue->set_class(d.queue_class);
     egress.device->Send(out, egress.device->GetBroadcast(), IPV4);
     return true;
 }

@@ -82,6 +82,7 @@ class Fabric {
     unsigned hosts_;
     uint32_t framing_;
     Json queue_;
+    bool policed_;
     std::vector<ns3::Ptr<ns3::Node>> nodes_;
     std::vector<std::vector<Port>> ports_;
     std::vector<Policy> policies_;

@@ -16,7 +16,7 @@ bool FifoQueue::Enqueue(ns3::Ptr<ns3::Packet> packet) {
         refused(bytes);
         return false;
     }
-    mark_above(depth_, packet);
+    mark_if_above(depth_, packet);
     entered(bytes);
     queue_.push_back(packet);
     return true;
@@ -26,7 +26,7 @@ ns3::Ptr<ns3::Packet> FifoQueue::Dequeue() {
     if (queue_.empty()) return nullptr;
     const ns3::Ptr<ns3::Packet> packet = queue_.front();
     queue_.pop_front();
-    depth_ -= frame_bytes(packet);
+    left(frame_bytes(packet));
     return packet;
 }
 

@@ -82,21 +82,24 @@ void FrameCarrier::transmit(unsigned from, unsigned to, const Frame& frame, unsi
     fabric_.send(from, to, way, port_, static_cast<uint8_t>(queue_class << 5), bytes, sizeof bytes, payload);
 }
 
+uint32_t FrameCarrier::remaining(const Flow& flow) const {
+    const uint64_t left = static_cast<uint64_t>(flow.sender.unacknowledged()) * payload_;
+    return static_cast<uint32_t>(std::min<uint64_t>({left, flow.bytes, UINT32_MAX}));
+}
+
 void FrameCarrier::send_next(Flow& flow, unsigned queue_class) {
     const uint32_t before = flow.sender.unsent();
     const uint32_t sequence = flow.sender.take(now());
     counts_.packets++;
     counts_.repeated += before == flow.sender.unsent();
-    const uint64_t left = static_cast<uint64_t>(flow.sender.unacknowledged()) * payload_;
     const uint64_t from = static_cast<uint64_t>(sequence) * payload_;
-    const Frame frame = {FrameKind::DATA, flow.number, sequence,
-                         static_cast<uint32_t>(std::min<uint64_t>({left, flow.bytes, UINT32_MAX}))};
+    const Frame frame = {FrameKind::DATA, flow.number, sequence, remaining(flow)};
     transmit(flow.from, flow.to, frame, queue_class,
              static_cast<uint32_t>(std::min<uint64_t>(payload_, flow.bytes - from)));
 }
 
-void FrameCarrier::send_to_receiver(const Flow& flow, FrameKind kind, uint32_t sequence, unsigned queue_class) {
-    transmit(flow.from, flow.to, {kind, flow.number, sequence, 0}, queue_class, 0);
+void FrameCarrier::send_probe(const Flow& flow) {
+    transmit(flow.from, flow.to, {FrameKind::PROBE, flow.number, 0, remaining(flow)}, 0, 0);
 }
 
 void FrameCarrier::send_to_sender(const Flow& flow, FrameKind kind, uint32_t sequence) {

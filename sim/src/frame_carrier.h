@@ -55,7 +55,8 @@ class FrameCarrier : public Carrier {
     void set_timer(Flow& flow, uint64_t at);
     /* A packet of data that the flow has next. */
     void send_next(Flow& flow, unsigned queue_class);
-    void send_to_receiver(const Flow& flow, FrameKind kind, uint32_t sequence, unsigned queue_class);
+    /* A header with what is left of the flow, and no data. */
+    void send_probe(const Flow& flow);
     void send_to_sender(const Flow& flow, FrameKind kind, uint32_t sequence);
     /* Takes in a packet of data: true if it is the first of its number. The flow may be over then. */
     bool deliver(Flow& flow, uint32_t sequence);
@@ -72,6 +73,7 @@ class FrameCarrier : public Carrier {
     uint16_t way_ = 0; /* of the next packet: its source port */
 
     void listen(unsigned host);
+    uint32_t remaining(const Flow& flow) const;
     void transmit(unsigned from, unsigned to, const Frame& frame, unsigned queue_class, uint32_t payload);
 };
 

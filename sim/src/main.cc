@@ -123,7 +123,7 @@ class Simulation {
             for (const Port& port : fabric_.ports(n)) {
                 const QueueCounts& c = port.queue->counts();
                 links.push_back({{"from", n}, {"to", port.peer}, {"rate", port.rate}, {"packets", c.enqueued}, {"bytes", c.bytes},
-                                 {"dropped", c.dropped}, {"marked", c.marked}, {"trimmed", c.trimmed}, {"depth_max", c.depth_max}, {"lost", port.lost}});
+                                 {"dropped", c.dropped}, {"marked", c.marked}, {"trimmed", c.trimmed}, {"depth_max", c.depth_max}, {"depth_mean", c.byte_seconds / ns3::Simulator::Now().GetSeconds()}, {"lost", port.lost}});
             }
         for (const auto& job : jobs_) jobs.push_back(job->result());
         for (const MessageTime& m : ledger_.times()) messages.push_back({m.job, m.from, m.to, m.pull, m.bytes, m.start, m.end});

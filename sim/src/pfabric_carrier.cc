@@ -34,7 +34,7 @@ void PfabricCarrier::timeout(Flow& f) {
     auto& flow = static_cast<PfabricFlow&>(f);
     if (flow.timeouts >= timeouts_before_probing_) {
         counts_.probes++;
-        send_to_receiver(flow, FrameKind::PROBE, 0, 0);
+        send_probe(flow);
         set_timer(flow, now() + rto_);
         return;
     }

@@ -39,7 +39,7 @@ bool PfabricQueue::Enqueue(ns3::Ptr<ns3::Packet> packet) {
             return false;
         }
         refused(worst->bytes);
-        depth_ -= worst->bytes;
+        left(worst->bytes);
         queue_.erase(worst);
     }
     entered(arrival.bytes);
@@ -57,7 +57,7 @@ ns3::Ptr<ns3::Packet> PfabricQueue::Dequeue() {
     if (queue_.empty()) return nullptr;
     const auto at = next();
     const ns3::Ptr<ns3::Packet> packet = at->packet;
-    depth_ -= at->bytes;
+    left(at->bytes);
     queue_.erase(at);
     return packet;
 }

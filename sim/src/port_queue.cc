@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "ns3/simulator.h"
+
 #include "raw_header.h"
 
 extern "C" {
@@ -12,9 +14,9 @@ extern "C" {
 namespace sim {
 
 namespace {
-constexpr unsigned GRADIENTS = 47400;  /* the UDP port of packets that a policy marks */
-constexpr uint32_t DECIDING = 20 + 8;  /* bytes of IPv4 and UDP */
-constexpr uint32_t TAGGED = 20 + 20;   /* bytes of IPv4 and TCP */
+constexpr unsigned GRADIENTS = 47400; /* the UDP port of packets that a policy marks */
+constexpr uint32_t DECIDING = 20 + 8; /* bytes of IPv4 and UDP */
+constexpr uint32_t TAGGED = 20 + 20;  /* bytes of IPv4 and TCP */
 } // namespace
 
 NS_OBJECT_ENSURE_REGISTERED(PortQueue);
@@ -30,8 +32,17 @@ void PortQueue::configure(uint64_t capacity, uint32_t framing) {
     framing_ = framing;
 }
 
+void PortQueue::change(uint64_t depth) {
+    const double now = ns3::Simulator::Now().GetSeconds();
+    counts_.byte_seconds += static_cast<double>(depth_) * (now - changed_);
+    changed_ = now;
+    depth_ = depth;
+}
+
+void PortQueue::left(uint32_t bytes) { change(depth_ - bytes); }
+
 void PortQueue::entered(uint32_t bytes) {
-    depth_ += bytes;
+    change(depth_ + bytes);
     counts_.enqueued++;
     counts_.bytes += bytes;
     counts_.depth_max = std::max(counts_.depth_max, depth_);
@@ -50,7 +61,7 @@ void PortQueue::set_tos(const ns3::Ptr<ns3::Packet>& packet, uint8_t tos) {
     packet->AddHeader(RawHeader(head, sizeof head));
 }
 
-void PortQueue::mark_above(uint64_t waiting, const ns3::Ptr<ns3::Packet>& packet) {
+void PortQueue::mark_if_above(uint64_t waiting, const ns3::Ptr<ns3::Packet>& packet) {
     if (waiting <= mark_) return;
     uint8_t head[PPP + DECIDING];
     const uint32_t held = packet->CopyData(head, sizeof head);
@@ -80,7 +91,7 @@ bool PriorityQueue::make_room(unsigned queue_class, uint32_t bytes) {
         const uint32_t size = frame_bytes(queues_[i].back());
         queues_[i].pop_back();
         bytes_[i] -= size;
-        depth_ -= size;
+        left(size);
         refused(size);
     }
     return true;
@@ -102,7 +113,7 @@ bool PriorityQueue::Enqueue(ns3::Ptr<ns3::Packet> packet) {
     }
     uint64_t waiting = depth_;
     for (unsigned i = 0; i < queue_class && !mark_by_port_; i++) waiting -= bytes_[i];
-    mark_above(waiting, packet);
+    mark_if_above(waiting, packet);
     entered(bytes);
     bytes_[queue_class] += bytes;
     queues_[queue_class].push_back(packet);
@@ -117,7 +128,7 @@ ns3::Ptr<ns3::Packet> PriorityQueue::Dequeue() {
     queues_[i].pop_front();
     const uint32_t bytes = frame_bytes(packet);
     bytes_[i] -= bytes;
-    depth_ -= bytes;
+    left(bytes);
     return packet;
 }
 

@@ -20,6 +20,7 @@ struct QueueCounts {
     uint64_t dropped = 0, dropped_bytes = 0;
     uint64_t marked = 0, trimmed = 0;
     uint64_t depth_max = 0; /* bytes */
+    double byte_seconds = 0; /* the depth, summed over time */
 };
 
 /* What every discipline has. Packets begin with their IPv4 header behind the two bytes of PPP. */
@@ -45,11 +46,17 @@ class PortQueue : public ns3::Queue<ns3::Packet> {
 
     uint32_t frame_bytes(const ns3::Ptr<const ns3::Packet>& packet) const { return packet->GetSize() - PPP + framing_; }
     void entered(uint32_t bytes);
+    void left(uint32_t bytes);
+    /* What is dropped: as it arrives, or having waited. */
     void refused(uint32_t bytes);
     /* Marks it if `waiting` is above the threshold. */
-    void mark_above(uint64_t waiting, const ns3::Ptr<ns3::Packet>& packet);
+    void mark_if_above(uint64_t waiting, const ns3::Ptr<ns3::Packet>& packet);
     static void set_tos(const ns3::Ptr<ns3::Packet>& packet, uint8_t tos);
     static constexpr uint32_t PPP = 2; /* bytes */
+
+  private:
+    double changed_ = 0; /* s: when the depth did */
+    void change(uint64_t depth);
 };
 
 class PriorityQueue : public PortQueue {

@@ -20,7 +20,7 @@ bool TrimQueue::put(bool first, ns3::Ptr<ns3::Packet> packet) {
         return false;
     }
     if (!first) {
-        mark_above(data_bytes_, packet);
+        mark_if_above(data_bytes_, packet);
         data_bytes_ += bytes;
     }
     entered(bytes);
@@ -53,7 +53,7 @@ ns3::Ptr<ns3::Packet> TrimQueue::Dequeue() {
     if (from.empty()) return nullptr;
     const ns3::Ptr<ns3::Packet> packet = from.front();
     const uint32_t bytes = frame_bytes(packet);
-    depth_ -= bytes;
+    left(bytes);
     if (&from == &data_) data_bytes_ -= bytes;
     from.pop_front();
     return packet;
