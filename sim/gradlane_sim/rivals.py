@@ -12,8 +12,8 @@ _FRAME = 1514
 # pFabric's and PIAS's papers and DCTCP's guideline are for 10 Gbit/s; what they state grows with the rate.
 _STATED_RATE = 10_000_000_000
 MILLISECOND = 1_000_000
-# What the sweep found best (docs/simulation.md). DCTCP (SIGCOMM 2010) marks above 65 packets; NDP (SIGCOMM 2017) keeps eight
-# packets, and trims what finds them there; pFabric has timeouts of three round trips.
+# What the sweep found best (docs/simulation.md). DCTCP (SIGCOMM 2010) marks above 65 packets; NDP (SIGCOMM 2017)
+# keeps eight packets, and trims what finds them there; pFabric has timeouts of three round trips.
 MIN_RTO, MARK_FRAMES = MILLISECOND, 65
 TRIMMING_RTO, TRIM_FRAMES = 5 * MILLISECOND, 8
 PFABRIC_ROUND_TRIPS = 3

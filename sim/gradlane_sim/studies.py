@@ -18,9 +18,9 @@ from gradlane_sim.specification import (
     Fabric,
     HostStops,
     Job,
-    LinkChanges,
     Queue,
     Specification,
+    SwitchDies,
     Tensor,
 )
 
@@ -129,10 +129,9 @@ def lossy(fabric: Fabric, size: int, loss: float, arm: Arm, seed: int) -> Specif
 
 
 def dying_spine(fabric: Fabric, size: int, at: int, arm: Arm, seed: int) -> Specification:
-    """A spine loses all its links at once."""
-    spine = fabric.tiers[1][0]
-    faults = tuple(LinkChanges(leaf, spine, at, up=False) for leaf in fabric.tiers[0])
-    return replace(all_reduce(fabric, size, "direct", arm, seed), faults=faults)
+    """The first spine."""
+    dies = SwitchDies(fabric.tiers[1][0], at)
+    return replace(all_reduce(fabric, size, "direct", arm, seed), faults=(dies,))
 
 
 def stopping_host(fabric: Fabric, size: int, at: int, arm: Arm, seed: int) -> Specification:

@@ -14,7 +14,7 @@ from gradlane_sim import fabrics, job_files
 from gradlane_sim.carriers import Gradlane, Rival
 from gradlane_sim.document import document
 from gradlane_sim.errors import SpecificationError
-from gradlane_sim.specification import Background, HostStops, Job, LinkChanges, Specification, Tensor
+from gradlane_sim.specification import Background, HostStops, Job, LinkChanges, Specification, SwitchDies, Tensor
 
 G = 1_000_000_000
 FABRIC = fabrics.leaf_spine(2, 3, 2, 10 * G, 10 * G, 200_000, 1000)
@@ -100,6 +100,7 @@ def test_a_job_that_makes_no_sense_is_refused_with_what_would(changes: dict[str,
         ({"jobs": ()}, "nothing to simulate"),
         ({"faults": (HostStops(6, 0),)}, "hosts are 0 to 5"),
         ({"faults": (LinkChanges(6, 7, 0, up=False),)}, "nodes 6 and 7 have no link"),
+        ({"faults": (SwitchDies(5, 0),)}, "switches are nodes 6 to 9"),
         ({"limit": 0}, "the limit is 0"),
         ({"background": Background(Rival("tcp"), ((0, 1, 1, 5),))}, "two of hosts 0 to 5"),
         ({"background": Background(Rival("tcp"), ((0, 0, 1, 0),))}, "neither may be negative"),
