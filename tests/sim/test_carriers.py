@@ -23,7 +23,6 @@ from tests.sim.program import (
     TRIMMING,
     fabric,
     job,
-    port,
     run,
 )
 
