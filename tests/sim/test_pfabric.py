@@ -2,7 +2,6 @@
 """pFabric in the simulator: what has least left goes first, what has most left gives way, and nothing starves."""
 
 from gradlane_sim.carriers import Rival
-from gradlane_sim.specification import Queue
 from tests.sim.program import MS, PFABRIC, SMALLEST_FIRST, durations, fabric, port, run
 
 BUFFER = 36_000
@@ -39,12 +38,7 @@ def test_of_a_flow_the_earliest_packet_goes_first() -> None:
 
 def test_a_starved_flow_only_probes() -> None:
     """While the other flow has the link, full packets of the longer one would only be dropped."""
-    result = run(fabric(3, SMALLEST_FIRST, 6_100), flows=[(0, 0, 2, LONG), (0, 1, 2, LONG // 2)], carrier=PFABRIC)
+    result = run(fabric(3, SMALLEST_FIRST, 18_000), flows=[(0, 0, 2, LONG), (0, 1, 2, LONG // 2)], carrier=PFABRIC)
     durations(result)
-    assert result["background"]["probes"] > 10
-    assert result["background"]["timeouts"] < 100
-
-
-def test_packets_of_others_go_before_data() -> None:
-    """Nothing is known of what is left of their flows."""
-    assert run(fabric(2, Queue("pfabric"), BUFFER), flows=[(0, 0, 1, 10_000)], carrier=PFABRIC)["flows"][0][1]
+    assert result["background"]["probes"] > 20
+    assert result["background"]["timeouts"] < 10
