@@ -8,6 +8,7 @@ All ranks begin each all-reduce at the same time, in both. `--simulated` leaves 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -134,6 +135,7 @@ def emulate(case: Case, settings: Settings, network: Network, folder: Path) -> R
     """Raises ExperimentError."""
     job, hosts = settings.job(case), network.plan.hosts
     file: dict[str, Any] = tomllib.loads(job_files.text(job, settings.fabric(case)))
+    file["job"]["key"] = os.urandom(16).hex()
     for member, host in zip((*file["worker"], *file.get("server", ())), hosts, strict=True):
         member |= {"host": host.name, "address": host.address}
     path = folder / "job.toml"

@@ -85,7 +85,10 @@ def test_the_whole_switch_can_die() -> None:
     told["faults"] = [{"kind": "switch", "switch": SPINE, "at": 20 * MILLISECOND}]
     found = run_document(told)
     assert (found["jobs"][0]["error"], found["jobs"][0]["steps_complete"]) == ("", 30)
-    assert sum(link["lost"] for link in found["links"]) > 0
+    sent = {
+        node: sum(link["packets"] for link in found["links"] if link["from"] == node) for node in (SPINE, OTHER_SPINE)
+    }
+    assert 0 < sent[SPINE] < 0.2 * sent[OTHER_SPINE]
 
 
 def test_the_only_spine_that_dies_ends_the_job_by_name() -> None:
@@ -133,8 +136,11 @@ def test_a_link_that_is_down_for_less_ends_nothing() -> None:
         LinkChanges(1, 4, 6 * SECOND, up=False),
         LinkChanges(1, 4, 9 * SECOND, up=True),
     )
-    specification = Specification(leaf_spine(), (all_reduce(steps=2000),), faults=faults)
-    run(specification).assert_complete(specification)
+    job = replace(all_reduce(steps=100), compute=100 * MILLISECOND)
+    specification = Specification(leaf_spine(), (job,), faults=faults)
+    found = run(specification)
+    found.assert_complete(specification)
+    assert found.told["simulated"] > 10
 
 
 links = st.sampled_from([(0, 4), (3, 5), (4, 6), (4, 7), (5, 6), (5, 7)])
@@ -185,7 +191,7 @@ def test_the_same_seed_gives_the_same_run_and_another_one_another() -> None:
 
 def incast(carrier: Gradlane) -> Specification:
     """Eight hosts of two racks send to one at once."""
-    fabric = fabrics.leaf_spine(2, 4, 2, RATE, RATE, 32_000, 1000)
+    fabric = fabrics.leaf_spine(2, 4, 2, RATE, RATE // 4, 32_000, 1000)
     job = replace(all_reduce(carrier, servers=1, size=800_000), members=tuple(range(8)))
     return Specification(fabric, (job,))
 
