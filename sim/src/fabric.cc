@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "fabric.h"
 
+#include <algorithm>
 #include <deque>
 #include <stdexcept>
 
 #include "ns3/data-rate.h"
 #include "ns3/simulator.h"
 
+#include "queue_factory.h"
 #include "raw_header.h"
 
 extern "C" {
@@ -20,16 +22,6 @@ namespace {
 constexpr uint16_t IPV4 = 0x0800;
 enum { UDP = 17, TTL = 64, PPP_BYTES = 2 };
 
-/* `spec`: "kind" and what it needs beside; see gradlane_sim/specification.py. */
-ns3::Ptr<PortQueue> make_queue(const Json& spec, uint64_t capacity, uint32_t framing) {
-    const std::string kind = spec.at("kind");
-    ns3::Ptr<PortQueue> queue;
-    if (kind == "priority") queue = ns3::CreateObject<PriorityQueue>();
-    else throw std::invalid_argument("queue \"" + kind + "\": it must be priority");
-    queue->configure(capacity, framing);
-    return queue;
-}
-
 } // namespace
 
 Fabric::Fabric(const Json& spec)
@@ -38,12 +30,13 @@ Fabric::Fabric(const Json& spec)
     for (unsigned i = 0; i < hosts_ + switches; i++) nodes_.push_back(ns3::CreateObject<ns3::Node>());
     ports_.resize(nodes_.size());
     policies_.resize(switches);
-    counts_.resize(switches);
     switch_of_.assign(hosts_, UINT32_MAX);
     local_.resize(hosts_);
     receivers_.resize(hosts_);
     random_->SetStream(1);
-    for (const Json& link : spec.at("links")) add_link(link, spec.at("queue"));
+    queue_ = spec.at("queue");
+    policed_ = queue_.at("kind") == "priority";
+    for (const Json& link : spec.at("links")) add_link(link, queue_);
     for (unsigned h = 0; h < hosts_; h++)
         if (ports_[h].size() != 1) throw std::invalid_argument("host " + std::to_string(h) + " must have one link");
     find_routes();
@@ -66,7 +59,7 @@ void Fabric::add_link(const Json& link, const Json& queue) {
         /* Everything of a frame that the device does not count, in time. */
         port.device->SetInterframeGap(ns3::Seconds(8.0 * (framing_ - PPP_BYTES) / static_cast<double>(rate)));
         const bool host = node < hosts_;
-        port.queue = make_queue(host ? Json{{"kind", "priority"}} : queue, host ? 0 : link.at("buffer").get<uint64_t>(), framing_);
+        port.queue = make_queue(queue, host, link.at("buffer").get<uint64_t>(), framing_);
         port.device->SetQueue(port.queue);
         port.device->Attach(channel);
         nodes_[node]->AddDevice(port.device);
@@ -91,7 +84,6 @@ void Fabric::add_link(const Json& link, const Json& queue) {
     }
 }
 
-/* Of each switch to each switch with hosts: all ports that are up and on a shortest way. */
 void Fabric::find_routes() {
     const unsigned switches = static_cast<unsigned>(policies_.size());
     routes_.assign(switches, std::vector<std::vector<uint16_t>>(switches));
@@ -110,11 +102,16 @@ void Fabric::find_routes() {
         }
         for (unsigned s = 0; s < switches; s++) {
             if (s == target || distance[s] == UINT32_MAX) continue;
-            for (unsigned k = 0; k < ports_[hosts_ + s].size(); k++) {
-                const Port& port = ports_[hosts_ + s][k];
-                if (port.peer >= hosts_ && port.up && distance[port.peer - hosts_] + 1 == distance[s])
-                    routes_[s][target].push_back(static_cast<uint16_t>(k + 1));
-            }
+            const std::vector<Port>& ports = ports_[hosts_ + s];
+            const auto leads = [&](const Port& port) {
+                return port.peer >= hosts_ && port.up && distance[port.peer - hosts_] + 1 == distance[s];
+            };
+            uint64_t slowest = UINT64_MAX;
+            for (const Port& port : ports)
+                if (leads(port)) slowest = std::min(slowest, port.rate);
+            for (unsigned k = 0; k < ports.size(); k++)
+                if (leads(ports[k]))
+                    routes_[s][target].insert(routes_[s][target].end(), ports[k].rate / slowest, static_cast<uint16_t>(k + 1));
         }
     }
 }
@@ -122,8 +119,39 @@ void Fabric::find_routes() {
 void Fabric::set_link(unsigned a, unsigned b, bool up) {
     for (const auto& [node, peer] : {std::pair{a, b}, std::pair{b, a}})
         for (Port& port : ports_[node])
-            if (port.peer == peer) port.up = up;
-    find_routes();
+            if (port.peer == peer && port.up != up) {
+                port.up = up;
+                links_down_ += up ? -1U : 1U;
+            }
+}
+
+std::vector<unsigned> Fabric::parts() const {
+    std::vector<unsigned> part(nodes_.size(), UINT32_MAX);
+    for (unsigned first = 0; first < nodes_.size(); first++) {
+        std::vector<unsigned> next;
+        if (part[first] == UINT32_MAX) next.push_back(first);
+        while (!next.empty()) {
+            const unsigned at = next.back();
+            next.pop_back();
+            part[at] = first;
+            for (const Port& port : ports_[at])
+                if (port.up && part[port.peer] == UINT32_MAX) next.push_back(port.peer);
+        }
+    }
+    return part;
+}
+
+/* By which ports a switch sends to a host. */
+const std::vector<uint16_t>& Fabric::members(unsigned node, unsigned host) {
+    static const std::vector<uint16_t> nowhere;
+    if (host >= hosts_) return nowhere;
+    const bool here = switch_of_[host] == node;
+    const std::vector<uint16_t>& all = here ? local_[host] : routes_[node - hosts_][switch_of_[host] - hosts_];
+    if (!links_down_) return all;
+    living_.clear();
+    for (const uint16_t k : all)
+        if (ports_[node][k - 1].up) living_.push_back(k);
+    return living_;
 }
 
 bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3::Packet> packet) {
@@ -135,20 +163,11 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
     uint8_t head[DECIDING_BYTES] = {0};
     const uint32_t held = packet->CopyData(head, sizeof head);
     const unsigned host = host_of(get32(head + 16)), s = node - hosts_;
-    static const std::vector<uint16_t> nowhere;
-    const std::vector<uint16_t>& members =
-        host >= hosts_ ? nowhere : switch_of_[host] == node ? local_[host] : routes_[s][switch_of_[host] - hosts_];
-    const uint8_t tos = head[1];
+    const uint8_t tos = head[1], kind = head[IPV4_BYTES + UDP_BYTES] & 15;
     const uint64_t now = static_cast<uint64_t>(ns3::Simulator::Now().GetNanoSeconds());
-    const Decision d =
-        policies_[s].decide(head, held, packet->GetSize() + framing_, in.peer >= hosts_, in.chosen_bits, members, now);
-    PolicyCounts& counts = counts_[s];
-    counts.reasons[static_cast<unsigned>(d.reason)]++;
-    if (d.trimmed || d.reason == Reason::DROPPED_YELLOW || d.reason == Reason::DROPPED_RED) {
-        const uint8_t* h = head + IPV4_BYTES + UDP_BYTES;
-        counts.drops[{get16(h + GL_AT_LAYER), h[GL_AT_MAGNITUDE] >> 4}]++;
-        if (on_decision) on_decision(head, d);
-    }
+    const Entry entry{static_cast<uint16_t>(number), in.peer >= hosts_, in.chosen_bits};
+    const Decision d = policies_[s].decide(head, held, packet->GetSize() + framing_, entry, members(node, host), now);
+    if (is_taken(d.reason) && on_taken) on_taken(head, kind);
     if (is_drop(d.reason)) return true;
     ns3::Ptr<ns3::Packet> out = packet->Copy();
     if (d.trimmed) {
@@ -158,10 +177,8 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         out->AddHeader(RawHeader(head, IPV4_BYTES));
     }
     Port& egress = ports_[node][d.egress - 1];
-    if (!egress.up) {
-        egress.lost++;
-        return true;
-    }
+    /* The rivals' queues go by the TOS. */
+    if (policed_) egress.queue->set_class(d.queue_class);
     egress.device->Send(out, egress.device->GetBroadcast(), IPV4);
     return true;
 }
@@ -192,17 +209,22 @@ void Fabric::receive(unsigned host, uint16_t udp_port, Receiver receiver) {
     receivers_[host].receivers[udp_port] = std::move(receiver);
 }
 
+void Fabric::receive_others(unsigned host, ns3::NetDevice::ReceiveCallback others) { receivers_[host].others = others; }
+
+void Fabric::stop(unsigned host) { set_link(host, ports_[host][0].peer, false); }
+
 void Fabric::send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
-                  uint32_t bytes) {
+                  uint32_t bytes, uint32_t zeros) {
     uint8_t head[IPV4_BYTES + UDP_BYTES] = {0x45, tos};
-    put16(head + 2, IPV4_BYTES + UDP_BYTES + bytes);
+    put16(head + 2, IPV4_BYTES + UDP_BYTES + bytes + zeros);
     head[8] = TTL, head[9] = UDP;
     put32(head + 12, address(from));
     put32(head + 16, address(to));
     put16(head + IPV4_BYTES, source_port);
     put16(head + IPV4_BYTES + 2, udp_port);
-    put16(head + IPV4_BYTES + 4, UDP_BYTES + bytes);
-    const auto packet = ns3::Create<ns3::Packet>(datagram, bytes);
+    put16(head + IPV4_BYTES + 4, UDP_BYTES + bytes + zeros);
+    const auto packet = zeros ? ns3::Create<ns3::Packet>(zeros) : ns3::Create<ns3::Packet>(datagram, bytes);
+    if (zeros) packet->AddHeader(RawHeader(datagram, bytes));
     packet->AddHeader(RawHeader(head, sizeof head));
     const Port& port = ports_[from][0];
     port.device->Send(packet, port.device->GetBroadcast(), IPV4);

@@ -34,12 +34,6 @@ struct Port {
     uint64_t lost = 0; /* by chance, or as the link was down */
 };
 
-/* Counts of what a switch's policy decided. */
-struct PolicyCounts {
-    std::array<uint64_t, REASONS> reasons{};
-    std::map<std::pair<uint16_t, uint8_t>, uint64_t> drops; /* by layer and upper half of the magnitude: dropped or trimmed */
-};
-
 class Fabric {
   public:
     /* `spec`: "hosts", "switches", "links", "queue", "framing"; see gradlane_sim/fabrics.py. */
@@ -50,7 +44,7 @@ class Fabric {
     ns3::Ptr<ns3::Node> node(unsigned number) const { return nodes_[number]; }
     std::vector<Port>& ports(unsigned node) { return ports_[node]; } /* port k is ports(node)[k - 1] */
     Policy& policy(unsigned node) { return policies_[node - hosts_]; }
-    const PolicyCounts& counts(unsigned node) const { return counts_[node - hosts_]; }
+    const PolicyCounts& counts(unsigned node) const { return policies_[node - hosts_].counts(); }
     uint32_t framing() const { return framing_; }
 
     static uint32_t address(unsigned host) { return 0x0A000001U + host; }
@@ -59,14 +53,26 @@ class Fabric {
     /* What comes to a host and is a datagram to this UDP port: its payload and TOS, and who sent it. */
     using Receiver = std::function<void(unsigned from, const uint8_t* datagram, uint32_t bytes, uint8_t tos)>;
     void receive(unsigned host, uint16_t udp_port, Receiver receiver);
-    /* Sends a datagram of a host, in `pieces` of memory. */
+    /* All else that comes to a host: for a stack of its own. */
+    void receive_others(unsigned host, ns3::NetDevice::ReceiveCallback others);
+    /* Sends a datagram of a host; `zeros`: how many bytes of 0 follow. */
     void send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
-              uint32_t bytes);
+              uint32_t bytes, uint32_t zeros = 0);
+    const Json& queue() const { return queue_; }
 
-    /* Told of every gradient that a switch drops or trims by policy, and of what a queue has no room for. */
-    std::function<void(const uint8_t* packet, const Decision& decision)> on_decision;
+    /* Told of every slice that a switch drops or trims by policy, and of which kind it was. */
+    std::function<void(const uint8_t* packet, uint8_t kind)> on_taken;
 
+    /* From now on what is sent by that link is lost, or is not any more. A switch at its end goes by others at once, where it has
+     * some, all else when routes are found anew. */
     void set_link(unsigned a, unsigned b, bool up);
+    /* The host is dead. */
+    void stop(unsigned host);
+    /* Of each switch to each switch with hosts: all ports that are up and on a shortest way, in order, as often as their links are
+     * faster than the slowest of them. */
+    void find_routes();
+    /* By node: the number of one of those that it is connected to, the same for all of these. */
+    std::vector<unsigned> parts() const;
 
   private:
     struct Gathered {
@@ -75,18 +81,21 @@ class Fabric {
     };
     unsigned hosts_;
     uint32_t framing_;
+    Json queue_;
+    bool policed_;
     std::vector<ns3::Ptr<ns3::Node>> nodes_;
     std::vector<std::vector<Port>> ports_;
     std::vector<Policy> policies_;
-    std::vector<PolicyCounts> counts_;
     std::vector<std::vector<std::vector<uint16_t>>> routes_; /* [switch][switch of the destination] -> ports that are up */
     std::vector<std::vector<uint16_t>> local_;               /* [host] -> the only port of its switch towards it */
     std::vector<unsigned> switch_of_;                        /* [host] */
     std::vector<Gathered> receivers_;
+    std::vector<uint16_t> living_; /* of the members of a route, while a link is down */
+    unsigned links_down_ = 0;
     ns3::Ptr<ns3::UniformRandomVariable> random_;
 
     void add_link(const Json& link, const Json& queue);
-    void find_routes();
+    const std::vector<uint16_t>& members(unsigned node, unsigned host);
     bool arrive_at_switch(unsigned node, unsigned port, ns3::Ptr<const ns3::Packet> packet);
     bool arrive_at_host(unsigned host, ns3::Ptr<ns3::NetDevice> device, ns3::Ptr<const ns3::Packet> packet, uint16_t protocol,
                         const ns3::Address& from);

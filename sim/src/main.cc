@@ -11,58 +11,59 @@
 #include "ns3/simulator.h"
 
 #include "agent.h"
+#include "background.h"
+#include "capture.h"
 #include "fabric.h"
+#include "faults.h"
 #include "gradlane_job.h"
 #include "ledger.h"
+#include "message_job.h"
+#include "policy_spec.h"
 
 namespace sim {
 namespace {
 
 double wall() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-void set_policies(Fabric& fabric, const Json& spec) {
-    static const std::map<std::string, BudgetShare::Part> parts = {
-        {"nothing", BudgetShare::NOTHING}, {"whole", BudgetShare::WHOLE},     {"rest_of_half", BudgetShare::REST_OF_HALF},
-        {"half", BudgetShare::HALF},       {"quarter", BudgetShare::QUARTER}, {"eighth", BudgetShare::EIGHTH},
-        {"sixteenth", BudgetShare::SIXTEENTH}};
-    for (const Json& s : spec) {
-        Policy& policy = fabric.policy(s.at("switch"));
-        for (const Json& j : s.at("jobs")) {
-            JobPolicy job;
-            job.slot_base = j.at("slots").at(0), job.slot_mask = j.at("slots").at(1);
-            job.max_share = j.at("max_share"), job.trim = j.at("trim"), job.spray = j.at("spray");
-            for (const char* name : {"classes", "precedences"})
-                for (const Json& r : j.at(name))
-                    (name[0] == 'c' ? job.classes : job.precedences).push_back({r.at(0), r.at(1), r.at(2), r.at(3), r.at(4)});
-            policy.jobs[j.at("id")] = job;
-        }
-        for (const Json& p : s.at("ports")) {
-            policy.ports[p.at("port")] = {p.at("metered_from"), p.at("yellow"), p.at("red"), p.at("to_fabric")};
-            if (p.contains("thresholds"))
-                policy.virtual_queues.emplace(p.at("port"), Meter(p.at("rate").get<uint64_t>() / 8, p.at("thresholds").at(0), p.at("thresholds").at(1)));
-        }
-        for (int from = 0; from < 2; from++)
-            for (int to = 0; to < 2; to++) policy.budget_shares[from][to].part = parts.at(s.at("budget_shares").at(from).at(to));
-    }
-}
-
 class Simulation {
   public:
-    explicit Simulation(const Json& spec) : spec_(spec), fabric_(spec.at("fabric")), limit_(spec.at("limit")) {
+    explicit Simulation(const Json& spec) : spec_(spec), fabric_(spec.at("fabric")), faults_(fabric_, spec.value("faults", Json::array())), limit_(spec.at("limit")) {
         for (unsigned h = 0; h < fabric_.hosts(); h++) agents_.push_back(std::make_unique<Agent>(fabric_, h, ledger_));
-        set_policies(fabric_, spec.at("policies"));
+        for (const Json& p : spec.at("policies")) read_policy(fabric_.policy(p.at("switch")), p);
         ledger_.tolerated = [this](uint16_t job, uint16_t layer, bool pull) { return gradlane(job)->tolerated(layer, pull); };
+        ledger_.droppable = [this](uint16_t job, uint16_t layer, uint8_t magnitude) {
+            return gradlane(job)->droppable(layer, magnitude);
+        };
         ledger_.submitted = [this](uint16_t job, uint16_t rank, uint32_t step, uint16_t tensor) {
             return gradlane(job)->submission_time(rank, step, tensor);
         };
-        fabric_.on_decision = [this](const uint8_t* packet, const Decision&) { ledger_.taken(packet + IPV4_BYTES + UDP_BYTES); };
+        fabric_.on_taken = [this](const uint8_t* packet, uint8_t kind) { ledger_.taken(packet + IPV4_BYTES + UDP_BYTES, kind); };
         for (const Json& j : spec.at("jobs")) {
-            auto job = std::make_unique<GradlaneJob>(j, agents_);
-            by_number_[job->number()] = job.get();
-            jobs_.push_back(std::move(job));
+            if (j.at("carrier").at("kind") == "gradlane") {
+                auto job = std::make_unique<GradlaneJob>(j, agents_);
+                by_number_[job->number()] = job.get();
+                jobs_.push_back(std::move(job));
+            } else {
+                auto job = std::make_unique<MessageJob>(j, make_carrier(fabric_, j.at("carrier"), carriers_++));
+                message_jobs_.push_back(job.get());
+                jobs_.push_back(std::move(job));
+            }
         }
         for (auto& job : jobs_) job->on_over = [this] { job_over(); };
-        schedule_faults(spec.value("faults", Json::array()));
+        if (spec.contains("background")) {
+            const Json& b = spec.at("background");
+            background_ = std::make_unique<Background>(b, make_carrier(fabric_, b.at("carrier"), carriers_++));
+            background_->on_over = [this] { job_over(); };
+            ns3::Simulator::Schedule(ns3::NanoSeconds(0), &Background::start, background_.get());
+        }
+        if (spec.contains("pcap")) capture(fabric_, spec.at("pcap"));
+        faults_.on_stop = [this](unsigned host) {
+            agents_[host]->stop();
+            fabric_.stop(host);
+        };
+        faults_.on_silent = [this](unsigned host) {
+            for (auto& job : jobs_) job->drop(host);
+        };
     }
 
     Json run() {
@@ -80,39 +81,24 @@ class Simulation {
   private:
     const Json& spec_;
     Fabric fabric_;
+    Faults faults_;
     Ledger ledger_;
     std::vector<std::unique_ptr<Agent>> agents_;
     std::vector<std::unique_ptr<Job>> jobs_;
     std::map<uint16_t, GradlaneJob*> by_number_;
+    std::vector<MessageJob*> message_jobs_;
+    std::unique_ptr<Background> background_;
+    unsigned carriers_ = 0;
     const int64_t limit_; /* ns */
 
     GradlaneJob* gradlane(uint16_t job) const { return by_number_.at(job); }
 
+    /* Where there are jobs, flows beside them don't count. */
     void job_over() {
         for (auto& job : jobs_)
             if (!job->over()) return;
+        if (jobs_.empty() && !background_->over()) return;
         ns3::Simulator::Stop();
-    }
-
-    void schedule_faults(const Json& faults) {
-        for (const Json& f : faults) {
-            const ns3::Time at = ns3::NanoSeconds(f.at("at").get<int64_t>());
-            const std::string kind = f.at("kind");
-            if (kind == "host") {
-                const unsigned host = f.at("host");
-                ns3::Simulator::Schedule(at, [this, host] { agents_[host]->stop(); });
-                /* The control plane's heartbeats, which are not simulated, tell all others. */
-                ns3::Simulator::Schedule(at + ns3::NanoSeconds(f.at("named_after").get<int64_t>()), [this, host] {
-                    for (auto& job : jobs_) job->drop(host);
-                });
-            } else if (kind == "link") {
-                const unsigned a = f.at("a"), b = f.at("b");
-                const bool up = f.at("up");
-                ns3::Simulator::Schedule(at, [this, a, b, up] { fabric_.set_link(a, b, up); });
-            } else {
-                throw std::invalid_argument("fault \"" + kind + "\": it must be host or link");
-            }
-        }
     }
 
     /* A line of progress each second of real time. */
@@ -137,13 +123,17 @@ class Simulation {
             for (const Port& port : fabric_.ports(n)) {
                 const QueueCounts& c = port.queue->counts();
                 links.push_back({{"from", n}, {"to", port.peer}, {"rate", port.rate}, {"packets", c.enqueued}, {"bytes", c.bytes},
-                                 {"dropped", c.dropped}, {"marked", c.marked}, {"depth_max", c.depth_max}, {"lost", port.lost}});
+                                 {"dropped", c.dropped}, {"marked", c.marked}, {"trimmed", c.trimmed}, {"depth_max", c.depth_max}, {"depth_mean", c.byte_seconds / ns3::Simulator::Now().GetSeconds()}, {"lost", port.lost}});
             }
         for (const auto& job : jobs_) jobs.push_back(job->result());
         for (const MessageTime& m : ledger_.times()) messages.push_back({m.job, m.from, m.to, m.pull, m.bytes, m.start, m.end});
+        for (const MessageJob* job : message_jobs_)
+            for (const MessageTime& m : job->times()) messages.push_back({m.job, m.from, m.to, m.pull, m.bytes, m.start, m.end});
         uint64_t turns = 0;
         for (const auto& agent : agents_) turns += agent->turns();
         return {{"jobs", jobs},
+                {"flows", background_ ? background_->result() : Json::array()},
+                {"background", background_ ? background_->carrier().result() : Json::object()},
                 {"messages", messages},
                 {"switches", switches},
                 {"links", links},

@@ -13,7 +13,8 @@ namespace {
 
 constexpr uint64_t NANO = 1'000'000'000;
 constexpr uint32_t BUDGET_SLOTS = 65536;
-enum { CONTROL_CLASS = 7, ECN_NOT_CAPABLE = 0, ECN_CAPABLE = 2, ECN_CONGESTED = 3, UDP_PORT = 47400 };
+constexpr uint16_t LAST_COUNTED_LAYER = 511; /* those above are counted with it */
+enum { TCP = 6, UDP = 17, FRAGMENT = 0x3FFF, CONTROL_CLASS = 7, ECN_NOT_CAPABLE = 0, ECN_CAPABLE = 2, ECN_CONGESTED = 3, UDP_PORT = 47400 };
 
 std::array<uint32_t, 256> crc_table() {
     std::array<uint32_t, 256> table{};
@@ -33,7 +34,7 @@ uint8_t lookup(const std::vector<Range>& ranges, uint16_t layer, uint8_t magnitu
 
 /* Validation of p4src/shared/validation.p4. `h`: the header after UDP. */
 bool is_gradient(const uint8_t* packet, uint32_t held, bool from_fabric) {
-    if (packet[9] != 17 || held < DECIDING_BYTES || get16(packet + IPV4_BYTES + 2) != UDP_PORT) return false;
+    if (packet[9] != UDP || held < DECIDING_BYTES || get16(packet + IPV4_BYTES + 2) != UDP_PORT) return false;
     const uint8_t* h = packet + IPV4_BYTES + UDP_BYTES;
     const unsigned kind = h[0] & 15, slices = get16(h + GL_AT_SLICES), length = get16(h + GL_AT_LENGTH);
     const unsigned udp = get16(packet + IPV4_BYTES + 4), carried = kind == GL_KIND_TRIMMED ? 0 : length;
@@ -82,7 +83,8 @@ uint16_t flow_number(const uint8_t* packet) {
     const auto add = [&crc](uint8_t byte) { crc = table[(crc ^ byte) & 255] ^ crc >> 8; };
     for (int i = 12; i < 20; i++) add(packet[i]);
     add(packet[9]);
-    for (int i = IPV4_BYTES; i < IPV4_BYTES + 4; i++) add(packet[i]);
+    const bool ports = (packet[9] == TCP || packet[9] == UDP) && !(get16(packet + 6) & FRAGMENT);
+    for (int i = IPV4_BYTES; i < IPV4_BYTES + 4; i++) add(ports ? packet[i] : 0);
     return static_cast<uint16_t>(~crc);
 }
 
@@ -105,9 +107,22 @@ bool Policy::take(const JobPolicy& job, uint32_t message, uint16_t share, Reason
     return true;
 }
 
-Decision Policy::decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, bool from_fabric, unsigned chosen_bits,
+Decision Policy::decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, const Entry& entry,
                         const std::vector<uint16_t>& members, uint64_t now) {
+    const Decision d = decided(packet, held, frame_bytes, entry, members, now);
+    counts_.reasons[static_cast<unsigned>(d.reason)]++;
+    if (is_taken(d.reason)) {
+        const uint8_t* const h = packet + IPV4_BYTES + UDP_BYTES;
+        const uint16_t layer = std::min<uint16_t>(get16(h + GL_AT_LAYER), LAST_COUNTED_LAYER);
+        counts_.drops[{layer, h[GL_AT_MAGNITUDE] >> 4}]++;
+    }
+    return d;
+}
+
+Decision Policy::decided(uint8_t* packet, uint32_t held, uint32_t frame_bytes, const Entry& entry,
+                         const std::vector<uint16_t>& members, uint64_t now) {
     Decision d;
+    const bool from_fabric = entry.from_fabric;
     uint8_t dscp = packet[1] >> 2, ecn = packet[1] & 3;
     d.gradient = is_gradient(packet, held, from_fabric);
     uint8_t* const h = packet + IPV4_BYTES + UDP_BYTES;
@@ -122,7 +137,8 @@ Decision Policy::decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, bo
 
     /* Tagging. */
     if (!d.gradient) {
-        d.queue_class = dscp >> 3;
+        const auto found = dscp_classes.find(dscp);
+        d.queue_class = found == dscp_classes.end() ? 0 : found->second;
     } else if (from_fabric) {
         d.queue_class = dscp >> 3, d.precedence = dscp & 7;
     } else if (kind == GL_KIND_DATA || kind == GL_KIND_REPAIR || (kind == GL_KIND_TRACE && !(h[GL_AT_FLAGS] & GL_FLAG_RETURNED))) {
@@ -132,6 +148,12 @@ Decision Policy::decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, bo
         }
     } else {
         d.queue_class = CONTROL_CLASS;
+    }
+    bool demoted = false;
+    if (!from_fabric && d.queue_class == CONTROL_CLASS) {
+        const auto rate = control_rates.find(entry.port);
+        demoted = rate != control_rates.end() && rate->second.color(frame_bytes, now) != GREEN;
+        if (demoted) d.reason = Reason::DEMOTED, d.queue_class = 0;
     }
 
     /* Routing. */
@@ -145,7 +167,7 @@ Decision Policy::decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, bo
             const uint16_t way = get16(h + GL_AT_SOURCE) >> GL_SOURCE_BITS;
             number += way ? way : static_cast<uint16_t>(get32(h + GL_AT_MESSAGE) + get16(h + GL_AT_SLICE));
         }
-        if (from_fabric) number >>= chosen_bits;
+        if (from_fabric) number >>= entry.chosen_bits;
         d.egress = members[number % members.size()];
     } else {
         d.egress = members[0];
@@ -157,7 +179,7 @@ Decision Policy::decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, bo
     bool has_share = false;
     Color share_color = RED;
     uint8_t excess_class = 0;
-    if (d.gradient) {
+    if (job) {
         const auto share = job_shares.find({job_number, d.egress});
         if (share != job_shares.end()) {
             has_share = true;
@@ -200,10 +222,8 @@ Decision Policy::decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, bo
     }
 
     /* Marking. */
-    if (d.gradient) {
-        dscp = static_cast<uint8_t>(d.queue_class << 3 | d.precedence);
-        if (!from_fabric) ecn = d.precedence ? ECN_NOT_CAPABLE : ECN_CAPABLE;
-    }
+    if (d.gradient || demoted) dscp = static_cast<uint8_t>(d.queue_class << 3 | d.precedence);
+    if (d.gradient && !from_fabric) ecn = d.precedence ? ECN_NOT_CAPABLE : ECN_CAPABLE;
     if (d.color != GREEN && ecn != ECN_NOT_CAPABLE) ecn = ECN_CONGESTED;
     d.tos = static_cast<uint8_t>(dscp << 2 | ecn);
     packet[1] = d.tos;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only
  *
  * What a Gradlane switch does with a packet: the decisions of p4src/v1model/gradlane.p4, without the guard (in the simulation
- * no host lies), without ns-3, so that they can be compared with the P4 program, packet by packet. Integers only.
+ * no host lies, and all are members of a job), without ns-3, so that they can be compared with the P4 program, packet by packet. Integers only.
  */
 #pragma once
 
@@ -28,10 +28,14 @@ enum class Reason : uint8_t {
     DROPPED_YELLOW = 12,
     DROPPED_RED = 13,
     DROPPED_NO_ROUTE = 15,
+    DEMOTED = 28,
 };
 constexpr unsigned REASONS = 32;
 
-constexpr bool is_drop(Reason r) { return r >= Reason::DROPPED_YELLOW; }
+constexpr bool is_drop(Reason r) { return r >= Reason::DROPPED_YELLOW && r != Reason::DEMOTED; }
+constexpr bool is_taken(Reason r) {
+    return r == Reason::TRIMMED_YELLOW || r == Reason::TRIMMED_RED || r == Reason::DROPPED_YELLOW || r == Reason::DROPPED_RED;
+}
 
 /* A two-rate three-colour meter (RFC 2698) with CIR = PIR: the virtual queue of a port, or a job's share of it. Bytes and ns. */
 class Meter {
@@ -65,6 +69,13 @@ struct BudgetShare {
     uint16_t of(uint16_t budget) const;
 };
 
+/* Where a packet comes in. What comes from another switch has so many bits of its flow's number in common. */
+struct Entry {
+    uint16_t port = 0;
+    bool from_fabric = false;
+    unsigned chosen_bits = 0;
+};
+
 struct PortPolicy {
     uint8_t lowest_metered_class = 0, yellow = 7, red = 1;
     bool to_fabric = false;
@@ -81,11 +92,19 @@ struct Decision {
     uint16_t egress = 0;
 };
 
+/* As the switch's counters have it. */
+struct PolicyCounts {
+    std::array<uint64_t, REASONS> reasons{};
+    std::map<std::pair<uint16_t, uint8_t>, uint64_t> drops; /* by layer and upper half of the magnitude: dropped or trimmed */
+};
+
 class Policy {
   public:
     std::map<uint16_t, JobPolicy> jobs;
+    std::map<uint8_t, uint8_t> dscp_classes;                   /* of what is no gradient; else 0 */
     std::map<uint16_t, PortPolicy> ports;                      /* by egress port */
     std::map<uint16_t, Meter> virtual_queues;                  /* by egress port */
+    std::map<uint16_t, Meter> control_rates;                   /* by ingress port: of the top class, from a host */
     std::array<std::array<BudgetShare, 2>, 2> budget_shares{}; /* [from fabric][to fabric] */
     struct Share {
         Meter meter;
@@ -95,18 +114,23 @@ class Policy {
 
     /* `packet`: at least the first DECIDING_BYTES, or all, of an IPv4 packet of `frame_bytes` on the wire, whose TOS, and if it
      * is trimmed whose lengths and kind, are rewritten. `members`: the egress ports of its route. `now`: ns. */
-    Decision decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, bool from_fabric, unsigned chosen_bits,
-                    const std::vector<uint16_t>& members, uint64_t now);
+    Decision decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, const Entry& entry, const std::vector<uint16_t>& members,
+                    uint64_t now);
+    const PolicyCounts& counts() const { return counts_; }
 
   private:
     struct Slot {
         uint32_t message = 0, drops = 0;
     };
     std::unordered_map<uint32_t, Slot> slots_;
+    PolicyCounts counts_;
+    Decision decided(uint8_t* packet, uint32_t held, uint32_t frame_bytes, const Entry& entry,
+                     const std::vector<uint16_t>& members, uint64_t now);
     bool take(const JobPolicy& job, uint32_t message, uint16_t share, Reason& reason);
 };
 
-/* The number of a flow by which one of several ports is chosen: half of a CRC-32 over addresses, protocol and ports. */
+/* The number of a flow by which one of several ports is chosen: half of a CRC-32 over addresses, protocol and ports,
+ * which are 0 where it has none. */
 uint16_t flow_number(const uint8_t* packet);
 
 } // namespace sim

@@ -18,15 +18,15 @@ from lab.model.results import ArmResult
 from lab.report.style import MUTED, STYLE
 
 # Gradlane in blues and greens, the baselines in warm colours: told apart at a glance, and by the colour-blind.
-_GRADLANE = ("#0b6e99", "#2a9d8f", "#5aa9e6", "#8ab17d", "#264653")
-_BASELINES = ("#d1495b", "#edae49", "#a45a8c", "#8d6e63", "#c77d4f")
-_HEAT = LinearSegmentedColormap.from_list("heat", ["#ffffff", "#bfe0ec", "#0b6e99", "#062f45"])
+GRADLANE = ("#0b6e99", "#2a9d8f", "#5aa9e6", "#8ab17d", "#264653")
+BASELINES = ("#d1495b", "#edae49", "#a45a8c", "#8d6e63", "#c77d4f")
+HEAT = LinearSegmentedColormap.from_list("heat", ["#ffffff", "#bfe0ec", "#0b6e99", "#062f45"])
 
 
 def colors(results: Sequence[ArmResult]) -> dict[str, str]:
     """A colour for each arm."""
     chosen: dict[str, str] = {}
-    for is_baseline, palette in ((False, _GRADLANE), (True, _BASELINES)):
+    for is_baseline, palette in ((False, GRADLANE), (True, BASELINES)):
         arms = dict.fromkeys(r.arm for r in results if r.is_baseline == is_baseline)
         chosen |= {arm: palette[index % len(palette)] for index, arm in enumerate(arms)}
     return chosen
@@ -136,7 +136,7 @@ def drop_map(result: ArmResult) -> str:
         packets[cell.layer, cell.magnitude // 16] += cell.packets
     with mpl.rc_context({**STYLE, "axes.grid": False}):
         figure, axes = plt.subplots(figsize=(5.2, 3.6))
-        image = axes.imshow(packets, aspect="auto", origin="upper", cmap=_HEAT, interpolation="nearest")
+        image = axes.imshow(packets, aspect="auto", origin="upper", cmap=HEAT, interpolation="nearest")
         axes.set_xticks(range(0, 16, 4), [f"{sixteenth * 16}" for sixteenth in range(0, 16, 4)])
         axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
         axes.set_xlabel("magnitude of the slice (quantile in its message, 0 to 255)")

@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told to the user, and ends the program."""
+
+
+class SimulationError(Exception):
+    """It says what is wrong, and what would be right."""
+
+
+class SpecificationError(SimulationError):
+    """What is to be simulated makes no sense."""
