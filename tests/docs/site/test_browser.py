@@ -18,7 +18,7 @@ def visit(chromium: Any, site: Path) -> Iterator[Callable[..., Any]]:
 
     def open_page(name: str, **options: Any) -> Any:
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, **options})
-        context.set_default_timeout(20_000)
+        context.set_default_timeout(60_000)  # no promise: mermaid is 3.5 MB to read for a machine with other work
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: problems.append(str(error)))
