@@ -22,6 +22,7 @@ from docs.site.pages import HOME, Pages, address
 _LOG = logging.getLogger("mkdocs.hooks.gradlane")  # whose warnings end a build with --strict
 _PAGES = Pages()
 _MADE = {page: text for group in GROUPS.values() for page, text in group.values()}
+_FOR_DEVELOPERS = {page for _, them in _PAGES.contents["Contribute"] for each in them for page in each.pages()}
 _SOURCE = "---\nsearch: {exclude: true}\nhide: [navigation, toc]\n---\n\n"
 _STRUCTURE = {"ul", "ol", "li", "table", "tr", "pre", "blockquote", "h1", "h2", "h3", "h4"}
 
@@ -71,6 +72,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         page.meta["hide"] = ["navigation", "toc"]
         lists = [f"### {title}\n\n{_list(group)}" for title, group in GROUPS.items()]
         markdown = re.sub(r"^## Reference\n.*?(?=^## )", rf"\g<0>{''.join(lists)}", markdown, flags=re.M | re.S)
+    if name in _FOR_DEVELOPERS:
+        page.meta["search"] = {"boost": 0.5}
     return _PAGES.in_the_site(name, markdown) if name in _PAGES.markdown else markdown
 
 
