@@ -82,6 +82,10 @@ def test_every_tutorial_is_followed_and_listed() -> None:
 
 PAGE = """# A page
 
+```sh
+cd "$(mktemp -d)"
+```
+
 Write `name.txt`:
 
 ```toml
@@ -180,9 +184,10 @@ def test_what_may_not_differ_from_what_is_shown(shown: str, printed: str) -> Non
 
 def test_the_parts_of_a_page_are_told_apart() -> None:
     found = blocks(PAGE)
-    assert [(block.file, block.when) for block in found] == [("name.txt", ""), ("", ""), ("", ""), ("", "not run")]
-    assert found[1].shown == "hello world 34 times\n"
-    assert found[3].why == "it would never end"
+    parts = [(block.file, block.when) for block in found]
+    assert parts == [("", ""), ("name.txt", ""), ("", ""), ("", ""), ("", "not run")]
+    assert found[2].shown == "hello world 34 times\n"
+    assert found[4].why == "it would never end"
     choice = "<!-- with p4c -->\n```sh\np4c\n```\n\n<!-- without p4c -->\n```sh\ncp\n```\n"
     assert [block.text for block in followed(choice)] == ["cp\n"]
     assert [block.text for block in followed(choice, "p4c")] == ["p4c\n"]

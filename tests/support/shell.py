@@ -15,8 +15,8 @@ from pathlib import Path
 from tests.support.isolation import ISOLATED
 from tests.support.paths import ROOT
 
-# What it has started ends with it, wherever that is.
-_OWN_PROCESSES = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+# What it has started ends with it, wherever that is, and it ends with these tests.
+_OWN_PROCESSES = ("setpriv", "--pdeathsig", "KILL", "unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 class Failed(Exception):
