@@ -93,7 +93,8 @@ def _measure(hosts: Loopback, sizes: Sequence[int], repeats: int) -> Iterator[li
             for worker in workers[algorithm]:
                 worker.wait_for("ready")
                 stack.callback(worker.begin_to_end)  # all at once: who leaves waits for the others
-        latency = max(job["conditions"]["latency"] for job in agent_socket.status(sockets[0])["jobs"].values())
+        status = agent_socket.status(sockets[0])["jobs"].values()
+        latency = max(job["conditions"]["latency"] for job in status if "conditions" in job)
         for size in sizes:
             count = max(_LEAST, min(_MOST, _VOLUME // size))
             chosen = costs.choose(size, hosts.count, Conditions(_UNLIMITED[0], latency)).algorithm
@@ -106,10 +107,11 @@ def _measure(hosts: Loopback, sizes: Sequence[int], repeats: int) -> Iterator[li
                     cpu = (sum(agent.cpu_seconds() for agent in agents) - before) / (count + 2)
                     cpu += sum(answer["cpu"] for answer in answers) / count
                     runs.append((median(median(answer["seconds"]) for answer in answers), cpu / hosts.count))
-            yield [
-                Result(hosts.count, size, it, *map(median, zip(*runs, strict=True)), latency, it == chosen)
-                for it, runs in found.items()
-            ]
+            of: list[Result] = []
+            for it, runs in found.items():
+                seconds, cpu = (median(column) for column in zip(*runs, strict=True))
+                of.append(Result(hosts.count, size, it, seconds, cpu, latency, it == chosen))
+            yield of
 
 
 def table(results: Sequence[Result]) -> TextTable:

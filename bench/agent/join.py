@@ -20,6 +20,7 @@ from bench.harness import benchmark
 from bench.harness.agent_hosts import Loopback
 from bench.harness.usage import private_memory, processor_time
 from bench.harness.worker import Worker
+from gradlane import wire
 from gradlane.client import agent_socket
 from gradlane.ipc import messages
 from lab.command_line import several
@@ -27,7 +28,7 @@ from lab.model.errors import ExperimentError, UsageError
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
 
-_MOST_RANKS = 256
+_MOST_RANKS = wire.MAX_RANKS
 _AT_ONCE = 8  # agents that start at once
 _PATIENCE = 120.0
 _STARTED = 30.0  # seconds

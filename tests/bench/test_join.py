@@ -28,7 +28,7 @@ def test_it_measures_a_join(tmp_path: Path) -> None:
         assert 0 < run["leave"] < 10
 
 
-@pytest.mark.parametrize("options", [["--ranks", "1"], ["--ranks", "257"], ["--idle", "0"]])
+@pytest.mark.parametrize("options", [["--ranks", "1"], ["--ranks", "1025"], ["--idle", "0"]])
 def test_what_can_not_be_measured_is_said(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert join.main(options) == 2
     assert options[0] in capsys.readouterr().err

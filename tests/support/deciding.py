@@ -30,6 +30,7 @@ class Engine:
     def __init__(self, exchange: Exchange, workers: int) -> None:
         self.exchange = exchange
         self.late = [0.0] * workers
+        self.row: range | None = None  # that it knows alone
         self.latest: int | None = None  # step that was reduced directly; None: that of the exchange
         self.ring: Neighbour | None = None
         self.waits: dict[Moment, float] = {}  # for sums of a switch
@@ -39,7 +40,8 @@ class Engine:
 
     def lateness(self, rank: int) -> tuple[int, list[float]]:
         step = self.exchange.step if self.latest is None else self.latest
-        return step, [self.late[rank]] * min(32, step)
+        known = self.row is None or rank in self.row
+        return step, [self.late[rank]] * min(32, step) * known
 
     def neighbour(self) -> Neighbour | None:
         return self.ring

@@ -93,6 +93,25 @@ def test_the_mean_is_exact_and_one_job_follows_another(
             assert server.wait(PATIENCE) == 0
 
 
+def test_a_grid_adds_in_its_own_order_at_all_ranks(hosts: list[Agent], tmp_path: Path) -> None:
+    """Two rows: owners of the first one add the second one's contributions as one, those of the second all in turn."""
+    elements = 1_500_000  # two partitions
+    connections = join([job_file(tmp_path, 4, transport='collective = "grid"')] * 4, hosts)
+    shared = [c.tensor("w", elements, "float32", [(0, 0)], "sum") for c in connections]
+    given = [np.random.default_rng(rank).standard_normal(elements).astype(np.float32) for rank in range(4)]
+    for tensor, values in zip(shared, given, strict=True):
+        tensor.contribution[:] = values
+    for handle in [tensor.submit() for tensor in shared]:
+        handle.wait(PATIENCE)
+    in_turn, by_row = given[0] + given[1] + given[2] + given[3], (given[0] + given[1]) + (given[2] + given[3])
+    result = np.array(shared[0].result)
+    assert ((result == in_turn) | (result == by_row)).all()
+    assert 0.05 < np.mean(result != in_turn) / np.mean(by_row != in_turn) < 0.95
+    for tensor in shared[1:]:
+        np.testing.assert_array_equal(tensor.result, result)
+    assert all(c["budget_violations"] == 0 and c["slices_lost"] == 0 for c in close(connections))
+
+
 def test_stragglar_adds_exactly_whoever_is_late(hosts: list[Agent], tmp_path: Path) -> None:
     elements = 1_500_000  # two partitions
     file = job_file(tmp_path, 4, transport='collective = "stragglar"\nstraggler = 1')

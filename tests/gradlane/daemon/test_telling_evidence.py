@@ -34,6 +34,26 @@ def test_workers_report_to_the_leader_and_show_what_it_says(tmp_path: Path, capl
     assert "is no straggler any more" in caplog.records[-1].getMessage()
 
 
+def test_in_a_grid_a_straggler_is_named_by_those_of_its_row(tmp_path: Path) -> None:
+    ranks = [Rank(tmp_path, rank) for rank in range(WORKERS)]
+    leader = ranks[0]
+    leader.exchange.step = 20
+    for number, rank in enumerate(ranks):
+        rank.exchange.step = 20
+        rank.engine.row = range(2, WORKERS) if number >= 2 else range(2)
+        rank.engine.late[3] = 0.3
+        rank.ownership.look(0.0)
+        if number:
+            (report, _) = rank.peers.said[-1]
+            assert report["report"]["known"] == list(rank.engine.row)
+            leader.ownership.hear(number, report)
+    leader.ownership.look(1.0)
+    (found,) = leader.ownership.stragglers()
+    assert (found["rank"], found["straggler"], found["late_steps"]) == (3, True, 20)
+    with pytest.raises(ValueError, match="rank 4"):
+        leader.ownership.hear(1, {"report": {"step": 20, "steps": 20, "late": {}, "known": [WORKERS]}})
+
+
 def test_who_has_waited_least_for_the_sums_of_a_switch_is_late(tmp_path: Path) -> None:
     ranks = [Rank(tmp_path, rank) for rank in range(WORKERS)]
     leader = ranks[0]

@@ -11,7 +11,9 @@ from gradlane._core import lib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gradlane.job import costs
 from gradlane.wire import ElementType, Flag, Header, Kind
+from tests.gradlane.core.protocol.fabric_model import Model
 from tests.gradlane.core.protocol.network import Cluster, Impairment, mean_in_rank_order, values_of
 from tests.support.effort import tries
 
@@ -29,7 +31,7 @@ def submit(cluster: Cluster, rank: int, values: np.ndarray, result: np.ndarray, 
     whole = values.dtype == np.int32
     code = cluster.start(
         rank, 0, 3, lib.GL_ALL_REDUCE, values, result, values.size, algorithm=lib.GL_GRID,
-        reduction=lib.GL_SUM if whole else lib.GL_MEAN, group=group,
+        loss=cluster.loss, reduction=lib.GL_SUM if whole else lib.GL_MEAN, group=group,
         element_type=ElementType.INT32 if whole else ElementType.FLOAT32,
     )  # fmt: skip
     assert code == 0
@@ -173,3 +175,12 @@ def test_a_lost_member_of_a_row_is_waited_for_and_no_wrong_sum_appears() -> None
     cluster.run(until=lambda: all(cluster.completed(rank) for rank in range(9)))
     for result in values:
         np.testing.assert_array_equal(result, np.full(900, 36, np.int32))
+
+
+def test_it_takes_little_more_than_the_ports_need_and_nothing_is_dropped() -> None:
+    model, elements = Model(9, buffer=256_000), 500_000
+    on_the_wire = elements * 4 * (1432 + 36 + 42) // 1432
+    expected = costs.seconds("grid", on_the_wire, 9, costs.Conditions(rate=1e9, latency=20e-6))
+    job = model.job(list(range(9)), elements, algorithm=lib.GL_GRID)
+    assert model.once(job) < 1.07e6 * expected
+    assert not any(port.dropped for port in model.downlinks)

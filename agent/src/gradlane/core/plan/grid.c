@@ -36,13 +36,24 @@ static unsigned delegate_of(row of, unsigned part, unsigned n) {
     return of.start + (part + n - of.end) % n % (of.end - of.start);
 }
 
+/* Streams that meet at a port: of a row, whose members begin at once, and those that other rows' sums or results join later,
+ * of which no room is kept free before. */
+static unsigned of_row(const builder *p) {
+    const unsigned rows = gl_grid_rows(p->size), longest = (p->size + rows - 1) / rows;
+    return longest > 1 ? longest - 1 : 1;
+}
+
+static unsigned of_all(const builder *p) { return of_row(p) + gl_grid_rows(p->size) - 1; }
+
 static void from_row(builder *p, node *n, row mine) {
+    p->meeting = of_row(p);
     for (unsigned k = mine.start; k < mine.end; k++)
         if (k != p->me) from(p, n, rank_of(p, k), PUSH), prompt(p, rank_of(p, k));
 }
 
 static void to_row(builder *p, node *n, row mine) {
     const unsigned length = mine.end - mine.start;
+    p->meeting = of_row(p);
     for (unsigned k = 1; k < length; k++) to(p, n, rank_of(p, mine.start + (p->me - mine.start + k) % length), PULL);
 }
 
@@ -53,7 +64,10 @@ static void own(builder *p, const gl_submission *s, range its, row mine, unsigne
     from_row(p, n, mine);
     for (unsigned k = 1; k < rows; k++) {
         const unsigned rank = rank_of(p, delegate_of(row_at(p->size, (index + k) % rows), p->me, p->size));
-        from(p, n, rank, PUSH), to(p, n, rank, PULL);
+        p->meeting = 1;
+        from(p, n, rank, PUSH);
+        p->meeting = of_all(p);
+        to(p, n, rank, PULL);
     }
     to_row(p, n, mine);
 }
@@ -61,7 +75,9 @@ static void own(builder *p, const gl_submission *s, range its, row mine, unsigne
 /* What this member's row contributes to a part that another row owns. */
 static void pass_on(builder *p, const gl_submission *s, range its, row mine, unsigned owner) {
     node *sum = add(p, its, s->in, NULL);
-    from_row(p, sum, mine), to(p, sum, rank_of(p, owner), PUSH);
+    from_row(p, sum, mine);
+    p->meeting = of_all(p);
+    to(p, sum, rank_of(p, owner), PUSH);
     node *n = add(p, its, NULL, s->out);
     from(p, n, rank_of(p, owner), PULL), to_row(p, n, mine);
 }
@@ -74,19 +90,20 @@ static void part_of(builder *p, const gl_submission *s, range r, row mine, unsig
     } else if (delegate == p->me) {
         pass_on(p, s, its, mine, part);
     } else {
+        p->meeting = of_row(p);
         to(p, add(p, its, s->in, NULL), rank_of(p, delegate), PUSH);
+        p->meeting = of_all(p);
         from(p, add(p, its, NULL, s->out), rank_of(p, delegate), PULL);
     }
 }
 
 void grid(builder *p, const gl_submission *s, range r) {
-    const unsigned n = p->size, rows = gl_grid_rows(n), longest = (n + rows - 1) / rows;
+    const unsigned n = p->size;
     unsigned index = 0;
     while (gl_grid_start(n, index + 1) <= p->me) index++;
     const row mine = row_at(n, index);
     const unsigned length = mine.end - mine.start;
     p->exact = p->plan->in_rows = true;
-    p->meeting = n > 1 ? longest - 1 + rows - 1 : 1;
     for (unsigned k = 1; k <= length; k++) {
         const unsigned place = (p->me - mine.start + k) % length, delegate = mine.start + place;
         for (unsigned other = place; other < n - length; other += length)
