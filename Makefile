@@ -51,6 +51,8 @@ STORE ?=
 TORCH ?= torch==2.13.0
 # Debian's mininet package is for Debian's own Python, 3.11 at most.
 PYTHON ?= /usr/bin/python3
+# Of `make test-pythons`.
+PYTHONS ?= python3.10 python3.12 python3.13
 VENV ?= .venv
 # p4runtime-shell wants a protobuf that is older than everything else here.
 SHELL_VENV := $(VENV)/p4runtime-shell
@@ -338,6 +340,10 @@ test-dist: dist ## The packages in environments of their own, without the reposi
 	$(DIST_VENV)/bin/reuse lint --lines
 	$(DIST_VENV)/bin/hadolint --ignore DL3008 deploy/containers/Containerfile  # Debian's packages stay up to date
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest tests/packages --packages $(DIST) --installed $(INSTALLED)
+
+.PHONY: test-pythons
+test-pythons: dist ## The packages on other Pythons, where they are (PYTHONS="python3.10 /opt/python3.13/bin/python3.13")
+	$(BIN)/python -m tests.packages.pythons $(DIST) out/pythons $(PYTHONS)
 
 .PHONY: containers
 containers: dist ## Images of agent, switch and controller, by buildah (BASE=mirror where no registry is reached)

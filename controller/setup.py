@@ -25,6 +25,5 @@ setup(
         "psycopg[binary]>=3.3,<4",
         # Job files from templates.
         "tomli-w>=1.0",
-        "tomli>=2.0; python_version < '3.11'",
     ]
 )

@@ -5,6 +5,8 @@ import email
 import hashlib
 import json
 import re
+import subprocess
+import sys
 import tarfile
 import zipfile
 from email.message import Message
@@ -53,6 +55,19 @@ def test_every_extra_is_documented_and_the_agent_itself_needs_no_framework(packa
     assert [extra for extra in found.get_all("Provides-Extra", []) if f"| `{extra}` |" not in page] == []
     needed = [line for line in found.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert sorted(re.split(r"[ <>=;]", line)[0] for line in needed) == ["cffi", "cryptography", "numpy", "tomli"]
+
+
+@pytest.mark.parametrize("name", ["gradlane", "gradlane_switch", "gradlane_controller"])
+def test_what_a_package_needs_is_there_for_the_oldest_python_that_it_names(
+    packages: Path, name: str, tmp_path: Path
+) -> None:
+    oldest = metadata(packages, name)["Requires-Python"].removeprefix(">=")
+    install = [sys.executable, "-m", "pip", "install", "-q", "--dry-run", "--ignore-installed", "--target", tmp_path]
+    there = ["--python-version", oldest, "--only-binary=:all:", "--find-links", packages]
+    done = subprocess.run(
+        [*install, *there, f"{name}=={VERSION}"], capture_output=True, text=True, check=False, timeout=600
+    )
+    assert not done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("name", ["gradlane", "gradlane_switch", "gradlane_controller"])

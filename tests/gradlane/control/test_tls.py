@@ -6,10 +6,11 @@ import gc
 import socket
 import ssl
 import tracemalloc
+from typing import Any, cast
 
 import pytest
 
-from gradlane.control import tls
+from gradlane.control import handshake, tls
 from gradlane.control.security import Credentials
 
 CALLERS = 20
@@ -41,3 +42,18 @@ def test_a_caller_who_fails_holds_no_memory_until_the_garbage_collector_comes(sa
     finally:
         tracemalloc.stop()
         gc.enable()
+
+
+def test_nothing_is_written_where_python_3_10_has_lost_the_connection() -> None:
+    class Gone:
+        """What its TLS does then."""
+
+        _transport: Any = None
+
+        def get_write_buffer_size(self) -> int:
+            return self._transport.get_write_buffer_size()
+
+    class Writer:
+        transport = Gone()
+
+    handshake.write(cast("asyncio.StreamWriter", Writer()), {"stage": 1})

@@ -52,8 +52,12 @@ async def read(reader: asyncio.StreamReader) -> Message:
 
 
 def write(writer: asyncio.StreamWriter, message: Message) -> None:
-    """Queues one message."""
-    if writer.transport.get_write_buffer_size() > MAX_BACKLOG:
+    """Queues one message. Where the connection is gone it goes nowhere."""
+    try:
+        queued = writer.transport.get_write_buffer_size()
+    except AttributeError:  # what TLS of Python 3.10 does once the other side is gone
+        return
+    if queued > MAX_BACKLOG:
         writer.transport.abort()
     if not writer.is_closing():
         writer.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")

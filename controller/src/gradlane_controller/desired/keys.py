@@ -2,18 +2,13 @@
 """Job files without the secret of the job, which nobody is told but the ranks that ask for their job."""
 
 import asyncio
-import sys
+import tomllib
 from collections.abc import Mapping
 
 import tomli_w
 
 from gradlane import job
 from gradlane.job import Job
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 
 def without_key(text: str) -> str:

@@ -2,7 +2,7 @@
 """Templates: job files without what the controller gives each job, which are its members, id, key and slots."""
 
 import hashlib
-import sys
+import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +15,6 @@ from gradlane.job import Job, JobError
 from gradlane.job.file import Slots
 from gradlane.toml_file import Address
 from gradlane_controller.network.fabric import Port
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib  # pyright: ignore[reportMissingImports]
 
 MAX_TEMPLATE = 64 << 10  # characters
 PLAIN = ""
