@@ -91,6 +91,34 @@ def test_the_whole_switch_can_die() -> None:
     assert 0 < sent[SPINE] < 0.2 * sent[OTHER_SPINE]
 
 
+def packets(told: dict[str, Any], a: int, b: int) -> int:
+    """What went from one node to the next."""
+    return next(link["packets"] for link in told["links"] if (link["from"], link["to"]) == (a, b))
+
+
+def test_nothing_more_goes_towards_a_far_link_that_is_down_when_the_controller_knows() -> None:
+    """The leaf's own link works: it hears of the other one, half a second later."""
+    fault = LinkChanges(5, SPINE, 50 * MILLISECOND, up=False)
+    sent: list[int] = []
+    for steps in (50, 100):
+        job = replace(all_reduce(steps=steps), compute=20 * MILLISECOND)
+        specification = Specification(leaf_spine(), (job,), faults=(fault,))
+        found = run(specification)
+        found.assert_complete(specification)
+        sent.append(packets(found.told, 4, SPINE))
+    assert sent[0] == sent[1] > 0
+
+
+def test_a_faster_link_carries_more() -> None:
+    fabric = leaf_spine()
+    for leaf in (4, 5):
+        fabric = fabric.with_link(leaf, SPINE, rate=3 * RATE)
+    specification = Specification(fabric, (all_reduce(),))
+    found = run(specification)
+    found.assert_complete(specification)
+    assert packets(found.told, 4, SPINE) == pytest.approx(3 * packets(found.told, 4, OTHER_SPINE), rel=0.1)
+
+
 def test_the_only_spine_that_dies_ends_the_job_by_name() -> None:
     faults = tuple(LinkChanges(leaf, SPINE, 10 * MILLISECOND, up=False) for leaf in (4, 5))
     found = run(Specification(leaf_spine(1), (all_reduce(steps=1000),), faults=faults))
