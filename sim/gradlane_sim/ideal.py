@@ -8,6 +8,8 @@ from gradlane_sim.specification import FRAMING, SECOND, Fabric, Flow
 
 _PACKET = 1500
 _PAYLOAD = 1456
+# The simulator's links deliver a frame when its IPv4 packet and two bytes are there; what is left of it is a gap.
+_GAP = FRAMING - 2
 
 
 @dataclass
@@ -29,12 +31,12 @@ def alone(fabric: Fabric, flow: Flow) -> float:
     (rate, delay), *core, (last_rate, last_delay) = _way(fabric, a, b)
     arrivals: list[tuple[float, float]] = []  # at the receiver's link, with the time that each takes there
     for left, frame in ((sent / rate, last), ((sent - 8 * last) / rate, _PACKET + FRAMING))[: min(packets, 2)]:
-        way = sum(frame * 8 / it + its_delay / SECOND for it, its_delay in core)
-        arrivals.append((left + delay / SECOND + way, frame * 8 / last_rate))
+        way = sum((frame - _GAP) * 8 / it + its_delay / SECOND for it, its_delay in core)
+        arrivals.append((left - _GAP * 8 / rate + delay / SECOND + way, frame * 8 / last_rate))
     over = 0.0
     for arrival, takes in sorted(arrivals):
         over = max(over, arrival) + takes
-    return over + last_delay / SECOND
+    return over - _GAP * 8 / last_rate + last_delay / SECOND
 
 
 def shortest_first(fabric: Fabric, flows: Sequence[Flow]) -> list[float]:

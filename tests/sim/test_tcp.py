@@ -56,7 +56,8 @@ def test_pias_counts_anew_with_each_message_of_a_connection() -> None:
     flows = [(0, 3, 2, 1_000_000), *((30 * MS, host, 2, LONG) for host in (0, 1)), (80 * MS, 3, 2, 8_000)]
     first, *_, last = durations(run(fabric(4, PIAS), flows=flows, carrier=DCTCP))
     assert first > 8 * last
-    assert last < 0.5 * MS / 1e9
+    # In the lowest class it would wait for what is marked: 0.24 ms.
+    assert last < 0.2 * MS / 1e9
 
 
 def test_pooled_connections_carry_messages_side_by_side() -> None:
