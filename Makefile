@@ -34,6 +34,8 @@ SYNC ?=
 AGENT ?=
 # Options of `make bench-stragglers`, e.g. STRAGGLERS="--hosts 16 --rate 25mbit --size 512KiB --cases late,two-late,slow-link".
 STRAGGLERS ?=
+# Options of `make sim` and `make bench-sim`, e.g. SIM="--only incast --seeds 1,2,3 --arms gradlane-p0,gradlane-p3".
+SIM ?=
 # Options of `make dashboard`, e.g. DASHBOARD="--simulated large" or "--recording FILE".
 DASHBOARD ?=
 # On what `make containers` builds: an image, or "mirror".
@@ -55,6 +57,10 @@ SHELL_VENV := $(VENV)/p4runtime-shell
 # TensorFlow wants versions of some packages that nothing else here does.
 FRAMEWORKS_VENV := .venv-frameworks
 MXNET_VENV := .venv-mxnet
+# What simulates: ns-3, and what its studies import, without PyTorch.
+SIM_VENV := .venv-sim
+SIM_PROGRAM := sim/build/gradlane-sim
+SIM_PACKAGES := gcc g++ make nlohmann-json3-dev
 SLURM_PACKAGES := slurmctld slurmd slurm-client munge
 # What builds and checks packages, in exact versions.
 DIST_VENV := .venv-dist
@@ -147,6 +153,16 @@ study: $(VENV)/.ready ## Accuracy by tolerated loss, against DDP (root; STUDY="-
 study-sums: $(VENV)/.ready ## Accuracy with sums in the switch, against DDP (STUDY_SUMS="--models cnn --seeds 1")
 	$(BIN)/python -m bench.study.sum_accuracy $(STUDY_SUMS)
 
+.PHONY: sim
+sim: ## 32 hosts on ns-3, carried by Gradlane and by others: a table and out/sim/small/report.html (SIM="--seeds 1,2,3")
+	@$(MAKE) --no-print-directory -j3 $(SIM_VENV)/.ready $(SIM_PROGRAM)
+	PYTHONPATH=sim:mininet $(SIM_VENV)/bin/python -m gradlane_sim run small --out out/sim/small $(SIM)
+
+.PHONY: bench-sim
+bench-sim: ## The whole study on ns-3, 144 hosts and more -> out/sim/study (hours; goes on where it was stopped; SIM="--only incast")
+	@$(MAKE) --no-print-directory -j3 $(SIM_VENV)/.ready $(SIM_PROGRAM)
+	PYTHONPATH=sim:mininet $(SIM_VENV)/bin/python -m gradlane_sim run study --seeds 1,2,3,4,5 --out out/sim/study $(SIM)
+
 .PHONY: bench-agent
 bench-agent: $(VENV)/.ready ## All-reduce against Gloo and MPI, 2 to 16 hosts -> out/bench/agent.json (root; AGENT="--places loopback"; installs Open MPI)
 	@dpkg -s $(MPI_PACKAGES) >/dev/null 2>&1 || \
@@ -220,8 +236,14 @@ bench-page: $(VENV)/.ready-test ## First paint of the controller's page, and its
 bench-shaping: $(VENV)/.ready ## Strict priority and the rate of a port of 100 Mbit/s, over any second (root; idle machine)
 	$(BIN)/python -m bench.switch.shaping
 
+# The tests of the simulator are skipped without it.
+.PHONY: simulator
+simulator:
+	@$(MAKE) --no-print-directory -j2 $(SIM_PROGRAM) || \
+	echo "make: ns-3 can't be installed, or the simulator not built: its tests will be skipped"
+
 .PHONY: test
-test: $(VENV)/.ready-test ## Lint, imports, types, and all tests
+test: $(VENV)/.ready-test simulator ## Lint, imports, types, and all tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-logo
@@ -332,7 +354,7 @@ format: $(VENV)/.ready-test ## Format the Python code
 
 .PHONY: clean
 clean: ## Remove what was built and measured
-	rm -rf $(VENV) $(FRAMEWORKS_VENV) $(MXNET_VENV) $(DIST_VENV) out agent/build switch/build controller/build agent/src/gradlane/_core*
+	rm -rf $(VENV) $(FRAMEWORKS_VENV) $(MXNET_VENV) $(DIST_VENV) $(SIM_VENV) out sim/build agent/build switch/build controller/build agent/src/gradlane/_core*
 
 # Debian's packages are asked for only where one is missing, so a prepared machine needs no root here.
 $(VENV)/bin/python:
@@ -347,12 +369,12 @@ $(VENV)/bin/python:
 	ln -sfn /usr/lib/python3/dist-packages/mininet "$$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')/mininet"
 
 SOURCES := $(wildcard VERSION agent/pyproject.toml agent/*.py agent/src/gradlane/wire.py agent/src/gradlane/core/*/* \
-	switch/pyproject.toml switch/setup.py controller/pyproject.toml controller/setup.py mininet/pyproject.toml bench/pyproject.toml)
+	switch/pyproject.toml switch/setup.py controller/pyproject.toml controller/setup.py mininet/pyproject.toml bench/pyproject.toml sim/pyproject.toml)
 
 $(VENV)/.ready: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing Gradlane and PyTorch into $(VENV)"
 	$(BIN)/pip install -q --disable-pip-version-check $(TORCH)
-	$(BIN)/pip install -q --disable-pip-version-check -e agent -e switch -e controller -e mininet -e bench
+	$(BIN)/pip install -q --disable-pip-version-check -e agent -e switch -e controller -e mininet -e bench -e sim
 	touch $@
 
 $(SHELL_VENV)/.ready: $(VENV)/bin/python tests/requirements-shell.txt
@@ -373,6 +395,25 @@ $(MXNET_VENV)/.ready: $(VENV)/bin/python $(SOURCES)
 	$(PYTHON) -m venv $(MXNET_VENV)
 	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check mxnet==1.9.1 'numpy<1.24' pytest hypothesis -e agent
 	touch $@
+
+# The wheel of ns-3 has its libraries and headers; its Python bindings, which need more, are not used.
+$(SIM_VENV)/.ns3: $(VENV)/bin/python
+	@dpkg -s $(SIM_PACKAGES) >/dev/null 2>&1 || \
+	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(SIM_PACKAGES); }
+	@echo "Installing ns-3 into $(SIM_VENV)"
+	$(PYTHON) -m venv $(SIM_VENV)
+	$(SIM_VENV)/bin/pip install -q --disable-pip-version-check --no-deps ns3==3.44.post0
+	touch $@
+
+$(SIM_VENV)/.ready: $(SIM_VENV)/.ns3 $(SOURCES)
+	@echo "Installing what studies import into $(SIM_VENV)"
+	$(SIM_VENV)/bin/pip install -q --disable-pip-version-check -e agent -e controller jinja2 matplotlib
+	touch $@
+
+# Always asked: its own Makefile knows what it is made of.
+.PHONY: $(SIM_PROGRAM)
+$(SIM_PROGRAM): $(SIM_VENV)/.ns3
+	@$(MAKE) --no-print-directory -s -C sim NS3="$$(echo $(abspath $(SIM_VENV))/lib/python3*/site-packages/ns3)"
 
 $(DIST_VENV)/.ready: $(VENV)/bin/python deploy/release/requirements.txt
 	@echo "Installing what builds packages into $(DIST_VENV)"

@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from gradlane.errors import GradlaneError
@@ -15,6 +16,7 @@ from gradlane_sim.cases import Case, Scenario
 from gradlane_sim.document import document
 from gradlane_sim.errors import SimulationError
 from gradlane_sim.running import Outcome, Work
+from gradlane_sim.specification import Capture
 
 _EXAMPLES = """examples:
   python -m gradlane_sim list study                      what a study has: scenarios, and who carries them
@@ -22,6 +24,7 @@ _EXAMPLES = """examples:
   python -m gradlane_sim run study --seeds 1,2,3,4,5     the whole study; what has run before is not run again
   python -m gradlane_sim run study --only incast --arms gradlane-p0,gradlane-p3 --json -
   python -m gradlane_sim input study --only direct-144-100G --arms gradlane-p3 | sim/build/gradlane-sim
+  python -m gradlane_sim input small --only incast --arms gradlane-p3 --pcap 31:1:server.pcap | sim/build/gradlane-sim
 """
 
 
@@ -43,6 +46,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--only", default="", help="scenarios whose names have this in them")
         command.add_argument("--arms", default="", help="only these, e.g. gradlane-p0,gradlane-p3")
         command.add_argument("--seeds", type=_numbers, default=(1,), help="e.g. 1,2,3; default: 1")
+        if name == "input":
+            command.add_argument(
+                "--pcap", type=_capture, metavar="NODE:PORT:FILE", help="capture a port; hosts have port 1"
+            )
         if name == "run":
             command.add_argument(
                 "--processes", type=int, default=os.cpu_count() or 1, help="at a time; default: as many as CPUs"
@@ -67,20 +74,28 @@ def _numbers(text: str) -> tuple[int, ...]:
     return found
 
 
+def _capture(text: str) -> Capture:
+    node, _, rest = text.partition(":")
+    port, _, file = rest.partition(":")
+    if not (node.isdecimal() and port.isdecimal() and file):
+        raise argparse.ArgumentTypeError(f"{text!r} must be NODE:PORT:FILE, as in 31:1:server.pcap")
+    return Capture(int(node), int(port), file)
+
+
 def _scenarios(options: argparse.Namespace) -> list[tuple[Scenario, list[Case]]]:
     asked = [it for it in options.arms.split(",") if it]
-    known = [arm.name for arm in studies.arms()]
-    for it in asked:
+    found = [it for it in studies.STUDIES[options.study]() if options.only in it.name]
+    known = list(dict.fromkeys(arm.name for it in found for arm in it.arms))
+    for it in asked if found else ():
         if it not in known:
             raise SimulationError(f"there is no arm {it!r}; there are {', '.join(known)}")
-    found = [it for it in studies.STUDIES[options.study]() if options.only in it.name]
     chosen: list[tuple[Scenario, list[Case]]] = []
     for scenario in found:
         cases = [case for case in scenario.cases(options.seeds) if not asked or case.arm.name in asked]
         if cases:
             chosen.append((scenario, cases))
     if not chosen:
-        raise SimulationError(f"study {options.study} has no scenario with {options.only!r} for these arms; see `list`")
+        raise SimulationError(f"study {options.study} has no scenario with {options.only!r} in its name; see `list`")
     return chosen
 
 
@@ -153,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             cases = [case for _, some in _scenarios(options) for case in some]
             if len(cases) > 1:
                 raise SimulationError(f"{len(cases)} cases are meant; say which one by --only, --arms and --seeds")
-            print(json.dumps(document(cases[0].specification)))
+            print(json.dumps(document(replace(cases[0].specification, capture=options.pcap))))
             return 0
         return _run(options)
     except (SimulationError, GradlaneError) as problem:

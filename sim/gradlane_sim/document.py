@@ -28,5 +28,7 @@ def document(specification: Specification) -> Json:
     found: Json = {"seed": seed, "limit": specification.limit, "fabric": shape, "policies": policies, "jobs": jobs}
     if specification.background:
         found["background"] = specification.background.to_json()
+    if specification.capture:
+        found["pcap"] = specification.capture.to_json()
     found["faults"] = [fault.to_json() for fault in specification.faults]
     return found

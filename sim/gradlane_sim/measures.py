@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlane_sim import ideal
 from gradlane_sim.specification import SECOND, Json, Specification, ideal_time
 
 # A curve has so many points.
@@ -96,12 +97,14 @@ def fairness(throughputs: Sequence[float]) -> float | None:
 
 
 def _flows(specification: Specification, rows: Iterable[Sequence[int]]) -> Json | None:
-    """Of background: how many times as long flows took as they would have alone, by their sizes."""
+    """Of other flows that are over: how many times as long they took as they would have alone, by their sizes."""
     fabric = specification.fabric
     slowdowns: dict[str, list[float]] = {"all": [], "small": [], "large": []}
     times: dict[str, list[float]] = {"all": [], "small": [], "large": []}
     for start, end, a, b, size in rows:
-        alone = size * 8 / min(fabric.links[a].rate, fabric.links[b].rate)
+        if not end:
+            continue
+        alone = ideal.alone(fabric, (start, a, b, size))
         seconds = (end - start) / SECOND
         for name, holds in (("all", True), ("small", size <= SMALL), ("large", size >= LARGE)):
             if holds:

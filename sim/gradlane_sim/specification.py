@@ -226,6 +226,17 @@ class HostStops:
 
 
 @dataclass(frozen=True)
+class SwitchDies:
+    """With all its links; `switch` is its node."""
+
+    switch: int
+    at: int
+
+    def to_json(self) -> Json:
+        return {"kind": "switch", "switch": self.switch, "at": self.at}
+
+
+@dataclass(frozen=True)
 class LinkChanges:
     a: int
     b: int
@@ -237,6 +248,18 @@ class LinkChanges:
 
 
 @dataclass(frozen=True)
+class Capture:
+    """What a port (from 1 on) of a node sends and receives is written to `file`, for Wireshark."""
+
+    node: int
+    port: int
+    file: str
+
+    def to_json(self) -> Json:
+        return {"node": self.node, "port": self.port, "file": self.file}
+
+
+@dataclass(frozen=True)
 class Specification:
     """One run of the program."""
 
@@ -244,13 +267,14 @@ class Specification:
     jobs: tuple[Job, ...]
     seed: int = 1
     background: Background | None = None
-    faults: tuple[HostStops | LinkChanges, ...] = ()
+    faults: tuple[HostStops | SwitchDies | LinkChanges, ...] = ()
     limit: int = 60 * SECOND
+    capture: Capture | None = None
 
     def __post_init__(self) -> None:
         need(0 < self.limit <= MAX_LIMIT, f"the limit is {self.limit} ns; it must be 1 to {MAX_LIMIT}")
-        numbers = [job.id for job in self.jobs]
-        need(len(set(numbers)) == len(numbers), f"jobs have the numbers {numbers}; each must have its own")
+        ids = [job.id for job in self.jobs]
+        need(len(set(ids)) == len(ids), f"jobs have the numbers {ids}; each must have its own")
         need(
             bool(self.jobs) or self.background is not None, "there is nothing to simulate: neither a job nor background"
         )
@@ -263,6 +287,10 @@ class Specification:
         for fault in self.faults:
             if isinstance(fault, LinkChanges):
                 self.fabric.link(fault.a, fault.b)
+            elif isinstance(fault, SwitchDies):
+                is_switch = self.fabric.hosts <= fault.switch < self.fabric.nodes
+                numbers = f"{self.fabric.hosts} to {self.fabric.nodes - 1}"
+                need(is_switch, f"switch {fault.switch} shall die; switches are nodes {numbers}")
             else:
                 need(
                     0 <= fault.host < self.fabric.hosts,

@@ -5,28 +5,30 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
-from gradlane_sim import fabrics, models, stragglers
+from gradlane_sim import fabrics, models, rivals, stragglers
 from gradlane_sim.background import DISTRIBUTIONS, poisson
-from gradlane_sim.carriers import Carrier, Gradlane, Rival
+from gradlane_sim.carriers import Carrier, Gradlane
 from gradlane_sim.cases import Arm, Scenario, Study
+from gradlane_sim.rivals import MILLISECOND, RIVALS
 from gradlane_sim.specification import (
     SECOND,
     Background,
     Fabric,
     HostStops,
     Job,
-    LinkChanges,
     Queue,
     Specification,
+    SwitchDies,
     Tensor,
 )
 
 GBIT = 1_000_000_000
 MICROSECOND = 1_000
-MILLISECOND = 1_000_000
 MB = 1_000_000
+# While flows beside a job begin.
+BACKGROUND_TIME = 4 * MILLISECOND
 # Into an all-reduce: when faults come.
 EARLY = MILLISECOND // 2
 # What models are made smaller to, times and sizes alike, so that a run takes seconds.
@@ -38,28 +40,22 @@ TOLERANT = Arm("gradlane-p3", "Gradlane, 3 % of a contribution may be lost", Tru
 GENEROUS = Arm("gradlane-p10", "Gradlane, 10 % of a contribution may be lost", True)
 GRADLANE = (LOSSLESS, TOLERANT, GENEROUS)
 _LOSS = {LOSSLESS.name: 0.0, TOLERANT.name: 0.03, GENEROUS.name: 0.1}
+PIECES = 8
 # Hosts do not begin in the same microsecond: that is what seeds change in every workload.
 START_WITHIN = 20 * MICROSECOND
-
-# What an arm makes of a fabric: its ports' queues, and the carrier.
-Carried: TypeAlias = tuple[Queue, Carrier]
-
-
-def carried(arm: Arm, fabric: Fabric, slots: int = 65536, slot_base: int = 0) -> Carried:
-    """How an arm carries a job on that fabric."""
-    if arm.name in _LOSS:
-        return Queue(), Gradlane(push=_LOSS[arm.name], slots=slots, slot_base=slot_base)
-    make = RIVALS[arm.name][1]
-    return make(fabric)
-
-
-# The rivals, each with the queues of switches that it asks for: name -> (what it is, how it is set for a fabric).
-RIVALS: dict[str, tuple[Arm, Callable[[Fabric], tuple[Queue, Rival]]]] = {}
 
 
 def arms() -> tuple[Arm, ...]:
     """All that there are."""
-    return (*GRADLANE, *(arm for arm, _ in RIVALS.values()))
+    return (*GRADLANE, *(Arm(name, summary) for name, (summary, _) in RIVALS.items()))
+
+
+def carried(arm: Arm, fabric: Fabric, slots: int = 65536, slot_base: int = 0) -> tuple[Fabric, Carrier]:
+    """How an arm carries a job: the fabric with the queues that it asks for, and the carrier."""
+    if arm.name in _LOSS:
+        return fabric, Gradlane(push=_LOSS[arm.name], slots=slots, slot_base=slot_base)
+    setting = (RIVALS.get(arm.name) or rivals.sweep()[arm.name])[1](fabric)
+    return setting.fabric, setting.carrier
 
 
 def jitter(workers: int, steps: int, seed: int, rows: Sequence[Sequence[int]] = ()) -> tuple[tuple[int, ...], ...]:
@@ -70,28 +66,35 @@ def jitter(workers: int, steps: int, seed: int, rows: Sequence[Sequence[int]] = 
 
 
 def _job(arm: Arm, fabric: Fabric, tensors: tuple[Tensor, ...], seed: int, **settings: Any) -> Specification:
-    """One job of all hosts. The queues are the arm's."""
-    queue, carrier = carried(arm, fabric)
+    """One job of all hosts."""
+    set_fabric, carrier = carried(arm, fabric)
     job = Job(1, tuple(range(fabric.hosts)), carrier, tensors, **settings)
     late = jitter(job.workers, job.steps, seed, job.delays)
-    return Specification(replace(fabric, queue=queue), (replace(job, delays=late),), seed)
+    return Specification(set_fabric, (replace(job, delays=late),), seed)
+
+
+def pieces(size: int, ready: int = 0) -> tuple[Tensor, ...]:
+    """A tensor, cut as parameter servers and rings cut theirs, so that results travel while contributions still do.
+    Gradlane does so by itself, slice by slice; carriers of whole messages would not."""
+    each = size // (4 * PIECES) * 4
+    return tuple(Tensor(ready, each, 1) for _ in range(PIECES))
 
 
 def all_reduce(fabric: Fabric, size: int, algorithm: str, arm: Arm, seed: int) -> Specification:
     """Of all hosts."""
-    return _job(arm, fabric, (Tensor(0, size, 1),), seed, algorithm=algorithm)
+    return _job(arm, fabric, pieces(size), seed, algorithm=algorithm)
 
 
 def incast(fabric: Fabric, size: int, arm: Arm, seed: int, steps: int = 3) -> Specification:
     """All hosts but the last send to it, and it sends the mean back to each: a parameter server."""
-    return _job(arm, fabric, (Tensor(0, size, 1),), seed, servers=1, steps=steps)
+    return _job(arm, fabric, pieces(size), seed, servers=1, steps=steps)
 
 
 def tails(fabric: Fabric, size: int, tail: float, arm: Arm, seed: int, steps: int = 10) -> Specification:
     """All-reduces after computations of which some take longer: their 99th percentile is `tail` times the median."""
     compute = 2 * MILLISECOND
     late = stragglers.delays(fabric.hosts, steps, compute, tail, seed)
-    return _job(arm, fabric, (Tensor(compute, size, 1),), seed, steps=steps, compute=compute, delays=late)
+    return _job(arm, fabric, pieces(size, compute), seed, steps=steps, compute=compute, delays=late)
 
 
 def training(fabric: Fabric, model: str, scale: float, arm: Arm, seed: int, steps: int = 3) -> Specification:
@@ -103,13 +106,13 @@ def training(fabric: Fabric, model: str, scale: float, arm: Arm, seed: int, step
 def two_jobs(fabric: Fabric, size: int, arm: Arm, seed: int) -> Specification:
     """Two jobs that share the spines: one has the even hosts, one the odd ones."""
     jobs: list[Job] = []
-    queue = Queue()
+    set_fabric = fabric
     for number in (1, 2):
         members = tuple(range(number - 1, fabric.hosts, 2))
-        queue, carrier = carried(arm, fabric, 32768, 32768 * (number - 1))
+        set_fabric, carrier = carried(arm, fabric, 32768, 32768 * (number - 1))
         late = jitter(len(members), 2, seed + number)
-        jobs.append(Job(number, members, carrier, (Tensor(0, size, 1),), steps=2, delays=late))
-    return Specification(replace(fabric, queue=queue), tuple(jobs), seed)
+        jobs.append(Job(number, members, carrier, pieces(size), steps=2, delays=late))
+    return Specification(set_fabric, tuple(jobs), seed)
 
 
 def slow_link(fabric: Fabric, size: int, part: float, arm: Arm, seed: int) -> Specification:
@@ -126,10 +129,9 @@ def lossy(fabric: Fabric, size: int, loss: float, arm: Arm, seed: int) -> Specif
 
 
 def dying_spine(fabric: Fabric, size: int, at: int, arm: Arm, seed: int) -> Specification:
-    """A spine loses all its links at once."""
-    spine = fabric.tiers[1][0]
-    faults = tuple(LinkChanges(leaf, spine, at, up=False) for leaf in fabric.tiers[0])
-    return replace(all_reduce(fabric, size, "direct", arm, seed), faults=faults)
+    """The first spine."""
+    dies = SwitchDies(fabric.tiers[1][0], at)
+    return replace(all_reduce(fabric, size, "direct", arm, seed), faults=(dies,))
 
 
 def stopping_host(fabric: Fabric, size: int, at: int, arm: Arm, seed: int) -> Specification:
@@ -138,10 +140,16 @@ def stopping_host(fabric: Fabric, size: int, at: int, arm: Arm, seed: int) -> Sp
     return replace(all_reduce(fabric, size, "direct", arm, seed), faults=(stops,), limit=20 * SECOND)
 
 
-def beside(fabric: Fabric, size: int, sizes: str, load: float, other: Rival, arm: Arm, seed: int) -> Specification:
-    """An all-reduce beside flows between all hosts."""
-    flows = poisson(DISTRIBUTIONS[sizes], load, fabric.hosts, fabric.links[0].rate, 20 * MILLISECOND, seed)
-    return replace(all_reduce(fabric, size, "direct", arm, seed), background=Background(other, flows))
+def beside(fabric: Fabric, size: int, sizes: str, load: float, arm: Arm, seed: int) -> Specification:
+    """An all-reduce beside flows between all hosts. A rival carries these, too; beside Gradlane DCTCP does."""
+    flows = poisson(DISTRIBUTIONS[sizes], load, fabric.hosts, fabric.links[0].rate, BACKGROUND_TIME, seed)
+    found = all_reduce(fabric, size, "direct", arm, seed)
+    carrier = found.jobs[0].carrier
+    if isinstance(carrier, Gradlane):
+        marks = Queue("priority", (("mark", rivals.mark_threshold(fabric)),))
+        found = replace(found, fabric=replace(found.fabric, queue=marks))
+        carrier = rivals.dctcp(fabric).carrier
+    return replace(found, background=Background(carrier, flows))
 
 
 def fabric_of(leaves: int, hosts: int, rate: int, core: int, deep: bool = False, oversubscription: float = 0) -> Fabric:
@@ -165,6 +173,18 @@ def small() -> Study:
     return (
         Scenario("incast-32", "31 workers send 256 kB each to one server, who sends the mean back", 32, arms(), to_one),
         Scenario("direct-32", "32 hosts reduce 1 MB directly, each with each", 32, arms(), reduce),
+    )
+
+
+def sweep() -> Study:
+    """By which the rivals' settings were chosen."""
+    fabric = fabric_of(4, 8, 10, 20)
+    asked = tuple(Arm(name, summary) for name, (summary, _) in rivals.sweep().items())
+    return (
+        Scenario(
+            "incast-sweep", "31 workers send 256 kB each to one server", 32, asked, partial(incast, fabric, 256_000)
+        ),
+        Scenario("direct-sweep", "32 hosts reduce 1 MB", 32, asked, partial(all_reduce, fabric, MB, "direct")),
     )
 
 
@@ -241,4 +261,4 @@ def _of_faults() -> Study:
     return tuple(found)
 
 
-STUDIES: dict[str, Callable[[], Study]] = {"smoke": smoke, "small": small, "study": study}
+STUDIES: dict[str, Callable[[], Study]] = {"smoke": smoke, "small": small, "study": study, "sweep": sweep}

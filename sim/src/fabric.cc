@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include "fabric.h"
 
+#include <algorithm>
 #include <deque>
 #include <stdexcept>
 
@@ -83,7 +84,6 @@ void Fabric::add_link(const Json& link, const Json& queue) {
     }
 }
 
-/* Of each switch to each switch with hosts: all ports that are up and on a shortest way. */
 void Fabric::find_routes() {
     const unsigned switches = static_cast<unsigned>(policies_.size());
     routes_.assign(switches, std::vector<std::vector<uint16_t>>(switches));
@@ -102,11 +102,16 @@ void Fabric::find_routes() {
         }
         for (unsigned s = 0; s < switches; s++) {
             if (s == target || distance[s] == UINT32_MAX) continue;
-            for (unsigned k = 0; k < ports_[hosts_ + s].size(); k++) {
-                const Port& port = ports_[hosts_ + s][k];
-                if (port.peer >= hosts_ && port.up && distance[port.peer - hosts_] + 1 == distance[s])
-                    routes_[s][target].push_back(static_cast<uint16_t>(k + 1));
-            }
+            const std::vector<Port>& ports = ports_[hosts_ + s];
+            const auto leads = [&](const Port& port) {
+                return port.peer >= hosts_ && port.up && distance[port.peer - hosts_] + 1 == distance[s];
+            };
+            uint64_t slowest = UINT64_MAX;
+            for (const Port& port : ports)
+                if (leads(port)) slowest = std::min(slowest, port.rate);
+            for (unsigned k = 0; k < ports.size(); k++)
+                if (leads(ports[k]))
+                    routes_[s][target].insert(routes_[s][target].end(), ports[k].rate / slowest, static_cast<uint16_t>(k + 1));
         }
     }
 }
@@ -114,8 +119,39 @@ void Fabric::find_routes() {
 void Fabric::set_link(unsigned a, unsigned b, bool up) {
     for (const auto& [node, peer] : {std::pair{a, b}, std::pair{b, a}})
         for (Port& port : ports_[node])
-            if (port.peer == peer) port.up = up;
-    find_routes();
+            if (port.peer == peer && port.up != up) {
+                port.up = up;
+                links_down_ += up ? -1U : 1U;
+            }
+}
+
+std::vector<unsigned> Fabric::parts() const {
+    std::vector<unsigned> part(nodes_.size(), UINT32_MAX);
+    for (unsigned first = 0; first < nodes_.size(); first++) {
+        std::vector<unsigned> next;
+        if (part[first] == UINT32_MAX) next.push_back(first);
+        while (!next.empty()) {
+            const unsigned at = next.back();
+            next.pop_back();
+            part[at] = first;
+            for (const Port& port : ports_[at])
+                if (port.up && part[port.peer] == UINT32_MAX) next.push_back(port.peer);
+        }
+    }
+    return part;
+}
+
+/* By which ports a switch sends to a host. */
+const std::vector<uint16_t>& Fabric::members(unsigned node, unsigned host) {
+    static const std::vector<uint16_t> nowhere;
+    if (host >= hosts_) return nowhere;
+    const bool here = switch_of_[host] == node;
+    const std::vector<uint16_t>& all = here ? local_[host] : routes_[node - hosts_][switch_of_[host] - hosts_];
+    if (!links_down_) return all;
+    living_.clear();
+    for (const uint16_t k : all)
+        if (ports_[node][k - 1].up) living_.push_back(k);
+    return living_;
 }
 
 bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3::Packet> packet) {
@@ -127,14 +163,11 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
     uint8_t head[DECIDING_BYTES] = {0};
     const uint32_t held = packet->CopyData(head, sizeof head);
     const unsigned host = host_of(get32(head + 16)), s = node - hosts_;
-    static const std::vector<uint16_t> nowhere;
-    const std::vector<uint16_t>& members =
-        host >= hosts_ ? nowhere : switch_of_[host] == node ? local_[host] : routes_[s][switch_of_[host] - hosts_];
-    const uint8_t tos = head[1];
+    const uint8_t tos = head[1], kind = head[IPV4_BYTES + UDP_BYTES] & 15;
     const uint64_t now = static_cast<uint64_t>(ns3::Simulator::Now().GetNanoSeconds());
     const Entry entry{static_cast<uint16_t>(number), in.peer >= hosts_, in.chosen_bits};
-    const Decision d = policies_[s].decide(head, held, packet->GetSize() + framing_, entry, members, now);
-    if (is_taken(d.reason) && on_decision) on_decision(head, d);
+    const Decision d = policies_[s].decide(head, held, packet->GetSize() + framing_, entry, members(node, host), now);
+    if (is_taken(d.reason) && on_taken) on_taken(head, kind);
     if (is_drop(d.reason)) return true;
     ns3::Ptr<ns3::Packet> out = packet->Copy();
     if (d.trimmed) {
@@ -144,10 +177,6 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         out->AddHeader(RawHeader(head, IPV4_BYTES));
     }
     Port& egress = ports_[node][d.egress - 1];
-    if (!egress.up) {
-        egress.lost++;
-        return true;
-    }
     /* The rivals' queues go by the TOS. */
     if (policed_) egress.queue->set_class(d.queue_class);
     egress.device->Send(out, egress.device->GetBroadcast(), IPV4);

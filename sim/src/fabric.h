@@ -60,12 +60,19 @@ class Fabric {
               uint32_t bytes, uint32_t zeros = 0);
     const Json& queue() const { return queue_; }
 
-    /* Told of every gradient that a switch drops or trims by policy, and of what a queue has no room for. */
-    std::function<void(const uint8_t* packet, const Decision& decision)> on_decision;
+    /* Told of every slice that a switch drops or trims by policy, and of which kind it was. */
+    std::function<void(const uint8_t* packet, uint8_t kind)> on_taken;
 
+    /* From now on what is sent by that link is lost, or is not any more. A switch at its end goes by others at once, where it has
+     * some, all else when routes are found anew. */
     void set_link(unsigned a, unsigned b, bool up);
     /* The host is dead. */
     void stop(unsigned host);
+    /* Of each switch to each switch with hosts: all ports that are up and on a shortest way, in order, as often as their links are
+     * faster than the slowest of them. */
+    void find_routes();
+    /* By node: the number of one of those that it is connected to, the same for all of these. */
+    std::vector<unsigned> parts() const;
 
   private:
     struct Gathered {
@@ -83,10 +90,12 @@ class Fabric {
     std::vector<std::vector<uint16_t>> local_;               /* [host] -> the only port of its switch towards it */
     std::vector<unsigned> switch_of_;                        /* [host] */
     std::vector<Gathered> receivers_;
+    std::vector<uint16_t> living_; /* of the members of a route, while a link is down */
+    unsigned links_down_ = 0;
     ns3::Ptr<ns3::UniformRandomVariable> random_;
 
     void add_link(const Json& link, const Json& queue);
-    void find_routes();
+    const std::vector<uint16_t>& members(unsigned node, unsigned host);
     bool arrive_at_switch(unsigned node, unsigned port, ns3::Ptr<const ns3::Packet> packet);
     bool arrive_at_host(unsigned host, ns3::Ptr<ns3::NetDevice> device, ns3::Ptr<const ns3::Packet> packet, uint16_t protocol,
                         const ns3::Address& from);

@@ -133,6 +133,12 @@ uint32_t GradlaneJob::tolerated(uint16_t layer, bool pull) const {
     return 0;
 }
 
+bool GradlaneJob::droppable(uint16_t layer, uint8_t magnitude) const {
+    return std::any_of(precedences_.begin(), precedences_.end(), [layer, magnitude](const gl_range& r) {
+        return r.first_layer <= layer && layer <= r.last_layer && r.least <= magnitude && magnitude <= r.most;
+    });
+}
+
 void GradlaneJob::drop(unsigned host) {
     for (unsigned rank = 0; rank < hosts_.size(); rank++)
         if (hosts_[rank] == host) {

@@ -21,6 +21,7 @@ class GradlaneJob : public Job {
     uint16_t number() const { return number_; }
     /* As Ledger asks. */
     uint32_t tolerated(uint16_t layer, bool pull) const;
+    bool droppable(uint16_t layer, uint8_t magnitude) const;
     uint64_t submission_time(uint16_t rank, uint32_t step, uint16_t tensor) const { return submitted(rank, step, tensor); }
 
   protected:

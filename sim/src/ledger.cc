@@ -60,8 +60,10 @@ void Ledger::delivered(const uint8_t* h, uint32_t bytes, unsigned) {
     }
 }
 
-void Ledger::taken(const uint8_t* h) {
+void Ledger::taken(const uint8_t* h, uint8_t kind) {
     Message& m = messages_[key_of(h)];
+    if (kind != GL_KIND_DATA || !droppable(get16(h + GL_AT_JOB), get16(h + GL_AT_LAYER), h[GL_AT_MAGNITUDE]))
+        violation("a switch took a protected slice of message " + std::to_string(get32(h + GL_AT_MESSAGE)));
     if (++m.taken > static_cast<uint32_t>(get16(h + GL_AT_BUDGET)))
         violation("switches took " + std::to_string(m.taken) + " slices of message " + std::to_string(get32(h + GL_AT_MESSAGE)) +
                   "; its budget is " + std::to_string(get16(h + GL_AT_BUDGET)));

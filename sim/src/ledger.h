@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only
  *
  * The guarantees, counted from the datagrams alone, by one who sees all of them: no message ends with more than its budget
- * missing, and switches take no more than the budget either. And how long messages took.
+ * missing, switches take no more than the budget either, and nothing that is protected. And how long messages took.
  */
 #pragma once
 
@@ -26,13 +26,15 @@ class Ledger {
   public:
     /* Parts per million that may be lost of a message of this job and layer. */
     std::function<uint32_t(uint16_t job, uint16_t layer, bool pull)> tolerated;
+    /* Whether slices of this job, layer and magnitude have a drop precedence. */
+    std::function<bool(uint16_t job, uint16_t layer, uint8_t magnitude)> droppable;
     /* When a rank submitted (step, tensor) of a job; 0: it did not. ns. */
     std::function<uint64_t(uint16_t job, uint16_t rank, uint32_t step, uint16_t tensor)> submitted;
 
     void sent(const uint8_t* header, uint32_t bytes, unsigned from, unsigned to, uint64_t now);
     void delivered(const uint8_t* header, uint32_t bytes, unsigned to);
-    /* A switch has dropped or trimmed it. */
-    void taken(const uint8_t* header);
+    /* A switch has dropped or trimmed it by its policy; it was of this kind. */
+    void taken(const uint8_t* header, uint8_t kind);
 
     const std::vector<MessageTime>& times() const { return times_; }
     /* What broke a guarantee; as few as a person reads. */

@@ -12,7 +12,9 @@
 
 #include "agent.h"
 #include "background.h"
+#include "capture.h"
 #include "fabric.h"
+#include "faults.h"
 #include "gradlane_job.h"
 #include "ledger.h"
 #include "message_job.h"
@@ -25,14 +27,17 @@ double wall() { return std::chrono::duration<double>(std::chrono::steady_clock::
 
 class Simulation {
   public:
-    explicit Simulation(const Json& spec) : spec_(spec), fabric_(spec.at("fabric")), limit_(spec.at("limit")) {
+    explicit Simulation(const Json& spec) : spec_(spec), fabric_(spec.at("fabric")), faults_(fabric_, spec.value("faults", Json::array())), limit_(spec.at("limit")) {
         for (unsigned h = 0; h < fabric_.hosts(); h++) agents_.push_back(std::make_unique<Agent>(fabric_, h, ledger_));
         for (const Json& p : spec.at("policies")) read_policy(fabric_.policy(p.at("switch")), p);
         ledger_.tolerated = [this](uint16_t job, uint16_t layer, bool pull) { return gradlane(job)->tolerated(layer, pull); };
+        ledger_.droppable = [this](uint16_t job, uint16_t layer, uint8_t magnitude) {
+            return gradlane(job)->droppable(layer, magnitude);
+        };
         ledger_.submitted = [this](uint16_t job, uint16_t rank, uint32_t step, uint16_t tensor) {
             return gradlane(job)->submission_time(rank, step, tensor);
         };
-        fabric_.on_decision = [this](const uint8_t* packet, const Decision&) { ledger_.taken(packet + IPV4_BYTES + UDP_BYTES); };
+        fabric_.on_taken = [this](const uint8_t* packet, uint8_t kind) { ledger_.taken(packet + IPV4_BYTES + UDP_BYTES, kind); };
         for (const Json& j : spec.at("jobs")) {
             if (j.at("carrier").at("kind") == "gradlane") {
                 auto job = std::make_unique<GradlaneJob>(j, agents_);
@@ -51,7 +56,14 @@ class Simulation {
             background_->on_over = [this] { job_over(); };
             ns3::Simulator::Schedule(ns3::NanoSeconds(0), &Background::start, background_.get());
         }
-        schedule_faults(spec.value("faults", Json::array()));
+        if (spec.contains("pcap")) capture(fabric_, spec.at("pcap"));
+        faults_.on_stop = [this](unsigned host) {
+            agents_[host]->stop();
+            fabric_.stop(host);
+        };
+        faults_.on_silent = [this](unsigned host) {
+            for (auto& job : jobs_) job->drop(host);
+        };
     }
 
     Json run() {
@@ -69,6 +81,7 @@ class Simulation {
   private:
     const Json& spec_;
     Fabric fabric_;
+    Faults faults_;
     Ledger ledger_;
     std::vector<std::unique_ptr<Agent>> agents_;
     std::vector<std::unique_ptr<Job>> jobs_;
@@ -86,30 +99,6 @@ class Simulation {
             if (!job->over()) return;
         if (jobs_.empty() && !background_->over()) return;
         ns3::Simulator::Stop();
-    }
-
-    void schedule_faults(const Json& faults) {
-        for (const Json& f : faults) {
-            const ns3::Time at = ns3::NanoSeconds(f.at("at").get<int64_t>());
-            const std::string kind = f.at("kind");
-            if (kind == "host") {
-                const unsigned host = f.at("host");
-                ns3::Simulator::Schedule(at, [this, host] {
-                    agents_[host]->stop();
-                    fabric_.stop(host);
-                });
-                /* The control plane's heartbeats, which are not simulated, tell all others. */
-                ns3::Simulator::Schedule(at + ns3::NanoSeconds(f.at("named_after").get<int64_t>()), [this, host] {
-                    for (auto& job : jobs_) job->drop(host);
-                });
-            } else if (kind == "link") {
-                const unsigned a = f.at("a"), b = f.at("b");
-                const bool up = f.at("up");
-                ns3::Simulator::Schedule(at, [this, a, b, up] { fabric_.set_link(a, b, up); });
-            } else {
-                throw std::invalid_argument("fault \"" + kind + "\": it must be host or link");
-            }
-        }
     }
 
     /* A line of progress each second of real time. */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy of the simulated switch, as a program of its own that packets are replayed through."""
+"""Parts of the simulator as programs of their own, without ns-3, that packets are replayed through."""
 
 import json
 import shutil
@@ -49,26 +49,31 @@ class Replayed(NamedTuple):
 
 
 @cache
-def program() -> Path:
+def program(name: str) -> Path:
     """Built with the sanitizers for addresses and undefined behaviour: what they find ends it."""
     if shutil.which("g++") is None or not Path("/usr/include/nlohmann/json.hpp").exists():
-        pytest.skip("g++ and nlohmann-json3-dev are not there: the simulator's policy is not compared")
-    subprocess.run(["make", "-s", "-C", str(SIM), "build/policy-replay"], check=True, timeout=PATIENCE)
-    return SIM / "build" / "policy-replay"
+        pytest.skip("g++ and nlohmann-json3-dev are not there: the simulator's parts are not tested")
+    subprocess.run(["make", "-s", "-C", str(SIM), f"build/{name}"], check=True, timeout=PATIENCE)
+    return SIM / "build" / name
 
 
-def replay(policy: dict[str, Any], packets: Sequence[Entering]) -> Replayed:
-    """Runs packets through a policy as gradlane_sim.tables makes it."""
-    rows = [it._asdict() | {"bytes": it.packet.hex(), "packet": None} for it in packets]
+def ask(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """What a program of the simulator, without ns-3, answers."""
     done = subprocess.run(
-        [program()],
-        input=json.dumps({"policy": policy, "packets": rows}),
+        [program(name)],
+        input=json.dumps(request),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    return json.loads(done.stdout)
+
+
+def replay(policy: dict[str, Any], packets: Sequence[Entering]) -> Replayed:
+    """Runs packets through a policy as gradlane_sim.tables makes it."""
+    rows = [it._asdict() | {"bytes": it.packet.hex(), "packet": None} for it in packets]
+    told = ask("policy-replay", {"policy": policy, "packets": rows})
     fates = [Fate(*it[:-1], bytes.fromhex(it[-1])) for it in told["fates"]]
     return Replayed(fates, told["reasons"], {(layer, upper): count for layer, upper, count in told["drops"]})

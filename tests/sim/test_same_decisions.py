@@ -68,7 +68,7 @@ def slices(random: Random) -> tuple[int, bytes]:
         HOSTS[0],
         HOSTS[1],
         through=entry,
-        ip_fields={"tos": 0b110_111_00},
+        ip_fields={"tos": random.choice([0b110_111_00, 0b111_111_00])},
         job=random.choice([1, 1, 1, 2, 3]),
         layer=random.choice([1, 3]),
         magnitude=random.choice([0, 63, 100, 200, 255]),

@@ -14,16 +14,17 @@ from gradlane_sim.specification import Json
 
 Found: TypeAlias = Sequence[tuple[Scenario, Sequence[Outcome]]]
 COLUMNS = (
-    "arm", "runs", "step, mean ms", "of ideal", "completion p50 ms", "mean ms", "p99 ms", "no room", "by policy",
-    "repaired", "links used", "fairness", "errors",
+    "arm", "runs", "step, mean ms", "of ideal", "operation, mean ms", "p99", "message, mean ms", "p99 ", "no room",
+    "by policy", "repaired", "links used", "fairness", "errors",
 )  # fmt: skip
 NOTHING = "–"
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Of an arm in a scenario, over its seeds. Times in s; `curve`: quantiles of completion times; `spread`: the least
-    and the greatest mean completion of a seed."""
+    """Of an arm in a scenario, over its seeds. Times in s; `mean`, `p99`, `curve`: of operations, from a worker's
+    submission to its result; `message_...`: of what a worker sends to whom reduces. `spread`: the least and the
+    greatest mean of a seed."""
 
     arm: Arm
     runs: int
@@ -33,6 +34,8 @@ class Summary:
     mean: float | None
     p99: float | None
     spread: tuple[float, float] | None
+    message_mean: float | None
+    message_p99: float | None
     curve: tuple[float, ...]
     no_room: float
     by_policy: float
@@ -81,6 +84,8 @@ def _summary(arm: Arm, outcomes: Sequence[Outcome]) -> Summary:
         mean=_mean(means),
         p99=_mean([it["p99"] for it in complete]),
         spread=(min(means), max(means)) if means else None,
+        message_mean=_mean([it["messages"]["mean"] for it in kept if it["messages"]]),
+        message_p99=_mean([it["messages"]["p99"] for it in kept if it["messages"]]),
         curve=tuple(float(it) for it in curve),
         no_room=_mean([sum(it["dropped"] for it in one["links"].values()) for one in kept]) or 0.0,
         by_policy=_mean([one["drops"]["dropped"] + one["drops"]["trimmed"] for one in kept]) or 0.0,
@@ -125,7 +130,8 @@ def cells(it: Summary) -> list[str]:
     """A row of COLUMNS."""
     step = NOTHING if it.step is None else f"{1000 * it.step:.2f}"
     ratio = NOTHING if it.step is None or not it.ideal else f"{it.step / it.ideal:.2f}"
-    times = [NOTHING if time is None else f"{1000 * time:.2f}" for time in (it.p50, it.mean, it.p99)]
+    shown = (it.mean, it.p99, it.message_mean, it.message_p99)
+    times = [NOTHING if time is None else f"{1000 * time:.2f}" for time in shown]
     repaired = NOTHING if it.repaired is None else f"{100 * it.repaired:.2f} %"
     fair = NOTHING if it.fairness is None else f"{it.fairness:.3f}"
     counts = [f"{it.no_room:,.0f}", f"{it.by_policy:,.0f}"]
