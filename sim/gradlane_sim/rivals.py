@@ -18,7 +18,7 @@ MIN_RTO, MARK_FRAMES = MILLISECOND, 65
 TRIMMING_RTO, TRIM_FRAMES = 5 * MILLISECOND, 8
 PFABRIC_ROUND_TRIPS = 3
 _PFABRIC_BUFFERS = 2
-# PIAS (NSDI 2015) has eight classes; those of its web-search workload at a load of 0.8, in packets of 1,460 bytes.
+# PIAS (NSDI 2015) has eight classes; those of its web-search workload at a load of 0.9, in packets of 1,460 bytes.
 _PIAS_PACKETS = (759, 1132, 1456, 1737, 2010, 2199, 2325)
 
 

@@ -10,7 +10,7 @@ import pytest
 from gradlane_sim.carriers import Gradlane, Rival
 from gradlane_sim.errors import SimulationError
 from gradlane_sim.specification import HostStops, LinkChanges, Queue, ideal_time
-from tests.sim.program import (
+from tests.sim.rivals import (
     CUBIC,
     DCTCP,
     MARK,

@@ -10,7 +10,7 @@ from gradlane_sim.background import WEB_SEARCH, poisson
 from gradlane_sim.carriers import Rival
 from gradlane_sim.fabrics import leaf_spine, single
 from gradlane_sim.ideal import alone, shortest_first
-from tests.sim.program import MS, SMALLEST_FIRST, durations, run
+from tests.sim.rivals import MS, SMALLEST_FIRST, durations, run
 
 GBIT = 1_000_000_000
 # The paper's: a window of a bandwidth-delay product, buffers of two, a timeout of three round trips.

@@ -5,7 +5,7 @@ from typing import Any
 
 from gradlane_sim.carriers import Rival
 from gradlane_sim.specification import Queue
-from tests.sim.program import CUBIC, DCTCP, MARK, MS, NO_MARK, PIAS, durations, fabric, port, run
+from tests.sim.rivals import CUBIC, DCTCP, MARK, MS, NO_MARK, PIAS, durations, fabric, port, run
 
 LONG = 20_000_000  # bytes: 0.16 s alone
 THRESHOLD = 30_000  # 20 packets: what DCTCP's paper has at 1 Gbit/s
