@@ -19,7 +19,7 @@ MIN_RTO, MARK_FRAMES = MILLISECOND, 65
 CUBIC_MIN_RTO = MILLISECOND // 5
 TRIMMING_RTO, TRIM_FRAMES = 5 * MILLISECOND, 32
 PFABRIC_ROUND_TRIPS, PFABRIC_BUFFERS = 10, 4
-# PIAS (NSDI 2015) has eight classes; those of its web-search workload at a load of 0.8, in packets of 1,460 bytes.
+# PIAS (NSDI 2015) has eight classes; those of its web-search workload at a load of 0.9, in packets of 1,460 bytes.
 _PIAS_PACKETS = (759, 1132, 1456, 1737, 2010, 2199, 2325)
 
 
