@@ -142,7 +142,8 @@ def test_a_link_that_flaps(a: int, b: int) -> None:
     faults = tuple(
         LinkChanges(a, b, MILLISECOND * (5 + 400 * n + part), up=bool(part)) for n in range(5) for part in (0, 200)
     )
-    specification = Specification(leaf_spine(), (all_reduce(steps=200),), faults=faults)
+    job = replace(all_reduce(steps=110), compute=20 * MILLISECOND)
+    specification = Specification(leaf_spine(), (job,), faults=faults)
     found = run(specification)
     found.assert_complete(specification)
     assert sum(link["lost"] for link in found.told["links"]) > 0
