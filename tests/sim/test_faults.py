@@ -134,7 +134,7 @@ def test_a_host_that_stops_is_named(host: int) -> None:
     assert found.job["error"] == f"rank {host} is dead: host {host} was not heard of"
     assert found.told["simulated"] == pytest.approx(8.01)
     assert found.told["violations"] == []
-    assert 0 < found.job["steps_complete"] < 1000
+    assert 0 < max(found.job["step_ends"]) < 20 * MILLISECOND, "nothing comes of it any more"
 
 
 @pytest.mark.parametrize(("a", "b"), [(1, 4), (4, SPINE)], ids=["of a host", "of a spine"])

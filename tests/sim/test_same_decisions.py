@@ -214,6 +214,14 @@ def test_a_header_is_one_within_the_same_bounds(bench: Bench, switch: InProcess,
     assert check(bench, switch, policy, [((HOSTS[0].port, gradient(**fields)), 1, 0)]).total() == 1
 
 
+def test_a_header_of_another_version_is_none(bench: Bench, switch: InProcess) -> None:
+    policy = one_way()
+    policy.queues = {}
+    frame = bytearray(gradient())
+    frame[IPV4 + 28] = (wire.VERSION + 1) << 4
+    assert check(bench, switch, policy, [((HOSTS[0].port, bytes(frame)), 1, 0)]).total() == 1
+
+
 def test_virtual_queues_turn_at_the_same_byte_and_nanosecond(bench: Bench, switch: InProcess) -> None:
     """At a byte per nanosecond, frames that just fit and those that just do not."""
     policy = one_way()
