@@ -4,6 +4,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -159,6 +160,7 @@ class _Bar:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status."""
     options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what it has started ends with it
     try:
         if options.command == "list":
             for scenario, cases in _scenarios(options):

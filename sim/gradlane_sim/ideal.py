@@ -8,6 +8,8 @@ from gradlane_sim.specification import FRAMING, SECOND, Fabric, Flow
 
 _PACKET = 1500
 _PAYLOAD = 1456
+# The simulator's links deliver a frame when its IPv4 packet and two bytes are there; what is left of it is a gap.
+_GAP = FRAMING - 2
 
 
 @dataclass
@@ -19,16 +21,22 @@ class _Active:
 
 
 def alone(fabric: Fabric, flow: Flow) -> float:
-    """Seconds of a flow that is the only one: its packets on the sender's link, and the last one's way from there."""
+    """Seconds of a flow that is the only one, at least: its packets on the sender's link, and the way of the last two
+    from there, apart until the receiver's link, as each packet may take another."""
     _, a, b, size = flow
-    packets = -(-size // _PAYLOAD)
     header = _PACKET - _PAYLOAD + FRAMING
-    first, rest = min(size, _PAYLOAD) + header, size - (packets - 1) * _PAYLOAD + header
-    way = _way(fabric, a, b)
-    sending = (size + packets * header) * 8 / way[0][0]
-    # A short last packet waits for the one before it, which takes longer on each link.
-    last = max(rest, first if packets > 1 else rest)
-    return sending + sum(last * 8 / rate for rate, _ in way[1:]) + sum(delay for _, delay in way) / SECOND
+    packets = -(-size // _PAYLOAD)
+    last = size - (packets - 1) * _PAYLOAD + header
+    sent = (size + packets * header) * 8
+    (rate, delay), *core, (last_rate, last_delay) = _way(fabric, a, b)
+    arrivals: list[tuple[float, float]] = []  # at the receiver's link, with the time that each takes there
+    for left, frame in ((sent / rate, last), ((sent - 8 * last) / rate, _PACKET + FRAMING))[: min(packets, 2)]:
+        way = sum((frame - _GAP) * 8 / it + its_delay / SECOND for it, its_delay in core)
+        arrivals.append((left - _GAP * 8 / rate + delay / SECOND + way, frame * 8 / last_rate))
+    over = 0.0
+    for arrival, takes in sorted(arrivals):
+        over = max(over, arrival) + takes
+    return over - _GAP * 8 / last_rate + last_delay / SECOND
 
 
 def shortest_first(fabric: Fabric, flows: Sequence[Flow]) -> list[float]:

@@ -97,11 +97,13 @@ def fairness(throughputs: Sequence[float]) -> float | None:
 
 
 def _flows(specification: Specification, rows: Iterable[Sequence[int]]) -> Json | None:
-    """Of background: how many times as long flows took as they would have alone, by their sizes."""
+    """Of other flows that are over: how many times as long they took as they would have alone, by their sizes."""
     fabric = specification.fabric
     slowdowns: dict[str, list[float]] = {"all": [], "small": [], "large": []}
     times: dict[str, list[float]] = {"all": [], "small": [], "large": []}
     for start, end, a, b, size in rows:
+        if not end:
+            continue
         alone = ideal.alone(fabric, (start, a, b, size))
         seconds = (end - start) / SECOND
         for name, holds in (("all", True), ("small", size <= SMALL), ("large", size >= LARGE)):

@@ -13,12 +13,13 @@ _FRAME = 1514
 _STATED_RATE = 10_000_000_000
 MILLISECOND = 1_000_000
 # What the sweep found best (docs/simulation.md). DCTCP (SIGCOMM 2010) marks above 65 packets; NDP (SIGCOMM 2017)
-# keeps eight packets, and trims what finds them there; pFabric has timeouts of three round trips.
+# keeps eight packets, and trims what finds them there; pFabric has ports of two bandwidth-delay products and timeouts
+# of three round trips.
 MIN_RTO, MARK_FRAMES = MILLISECOND, 65
-TRIMMING_RTO, TRIM_FRAMES = 5 * MILLISECOND, 8
-PFABRIC_ROUND_TRIPS = 3
-_PFABRIC_BUFFERS = 2
-# PIAS (NSDI 2015) has eight classes; those of its web-search workload at a load of 0.8, in packets of 1,460 bytes.
+CUBIC_MIN_RTO = MILLISECOND // 5
+TRIMMING_RTO, TRIM_FRAMES = 20 * MILLISECOND, 32
+PFABRIC_ROUND_TRIPS, PFABRIC_BUFFERS = 10, 4
+# PIAS (NSDI 2015) has eight classes; those of its web-search workload at a load of 0.9, in packets of 1,460 bytes.
 _PIAS_PACKETS = (759, 1132, 1456, 1737, 2010, 2199, 2325)
 
 
@@ -58,7 +59,7 @@ def dctcp(fabric: Fabric, *, min_rto: int = MIN_RTO, frames: int = MARK_FRAMES) 
     return Setting(replace(fabric, queue=queue), _tcp("dctcp", min_rto))
 
 
-def cubic(fabric: Fabric, *, min_rto: int = MIN_RTO) -> Setting:
+def cubic(fabric: Fabric, *, min_rto: int = CUBIC_MIN_RTO) -> Setting:
     """Ports drop what finds no room, and mark nothing."""
     never = 1 << 40
     return Setting(replace(fabric, queue=Queue("mark", (("threshold", never),))), _tcp("cubic", min_rto))
@@ -70,8 +71,8 @@ def pias(fabric: Fabric, *, min_rto: int = MIN_RTO) -> Setting:
     return Setting(replace(fabric, queue=queue), _tcp("dctcp", min_rto))
 
 
-def pfabric(fabric: Fabric, *, round_trips: float = PFABRIC_ROUND_TRIPS, buffers: float = _PFABRIC_BUFFERS) -> Setting:
-    """Its ports have small buffers, whatever the fabric's are: two bandwidth-delay products."""
+def pfabric(fabric: Fabric, *, round_trips: float = PFABRIC_ROUND_TRIPS, buffers: float = PFABRIC_BUFFERS) -> Setting:
+    """Its ports have small buffers, whatever the fabric's are: some bandwidth-delay products."""
     buffer = max(3 * _FRAME, round(buffers * product(fabric)))
     links = tuple(replace(link, buffer=buffer) for link in fabric.links)
     carrier = Rival("pfabric", (("window", product(fabric)), ("rto", round(round_trips * round_trip(fabric)))))
@@ -88,7 +89,7 @@ RIVALS: dict[str, tuple[str, Callable[[Fabric], Setting]]] = {
     "dctcp": ("DCTCP: senders slow down by how much of what they send is marked", dctcp),
     "cubic": ("TCP Cubic over ports that drop what finds no room", cubic),
     "pias": ("DCTCP, and messages lose priority with what they have sent", pias),
-    "pfabric": ("pFabric: what has least left goes first, in ports of two bandwidth-delay products", pfabric),
+    "pfabric": ("pFabric: what has least left goes first, in ports of four bandwidth-delay products", pfabric),
     "trimming": ("Trimming and selective repair, as NDP and Ultra Ethernet have it", trimming),
 }
 

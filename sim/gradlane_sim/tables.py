@@ -44,7 +44,7 @@ def policy(entities: Iterable[Entity]) -> Row:
     for it in entities:
         if isinstance(it, P4TableEntry):
             tables.setdefault(it.table_id, []).append(it)
-        elif isinstance(it, P4MeterEntry) and it.meter_id in meters and it.config is not None:
+        elif isinstance(it, P4MeterEntry) and it.meter_id in meters and it.index is not None and it.config is not None:
             meters[it.meter_id][it.index] = it.config
     queues = meters["virtual_queue"]
     policies_of_ports = {_key(it, "egress_port"): _arguments(it) for it in tables.get("port_policies", ())}

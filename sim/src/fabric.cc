@@ -211,8 +211,6 @@ void Fabric::receive(unsigned host, uint16_t udp_port, Receiver receiver) {
 
 void Fabric::receive_others(unsigned host, ns3::NetDevice::ReceiveCallback others) { receivers_[host].others = others; }
 
-void Fabric::stop(unsigned host) { set_link(host, ports_[host][0].peer, false); }
-
 void Fabric::send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
                   uint32_t bytes, uint32_t zeros) {
     uint8_t head[IPV4_BYTES + UDP_BYTES] = {0x45, tos};

@@ -66,8 +66,6 @@ class Fabric {
     /* From now on what is sent by that link is lost, or is not any more. A switch at its end goes by others at once, where it has
      * some, all else when routes are found anew. */
     void set_link(unsigned a, unsigned b, bool up);
-    /* The host is dead. */
-    void stop(unsigned host);
     /* Of each switch to each switch with hosts: all ports that are up and on a shortest way, in order, as often as their links are
      * faster than the slowest of them. */
     void find_routes();

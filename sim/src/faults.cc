@@ -32,10 +32,7 @@ void Faults::add(const Json& fault) {
     if (kind == "host") {
         const unsigned host = fault.at("host");
         if (host >= fabric_.hosts()) throw std::invalid_argument("there is no host " + std::to_string(host) + " that could stop");
-        after(at, [this, host] {
-            on_stop(host);
-            fabric_.set_link(host, fabric_.ports(host)[0].peer, false);
-        });
+        after(at, [this, host] { on_stop(host); });
         after(at + fault.at("named_after").get<int64_t>(), [this, host] { on_silent(host); });
     } else if (kind == "switch") {
         const unsigned node = fault.at("switch");

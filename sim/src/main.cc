@@ -57,10 +57,7 @@ class Simulation {
             ns3::Simulator::Schedule(ns3::NanoSeconds(0), &Background::start, background_.get());
         }
         if (spec.contains("pcap")) capture(fabric_, spec.at("pcap"));
-        faults_.on_stop = [this](unsigned host) {
-            agents_[host]->stop();
-            fabric_.stop(host);
-        };
+        faults_.on_stop = [this](unsigned host) { agents_[host]->stop(); };
         faults_.on_silent = [this](unsigned host) {
             for (auto& job : jobs_) job->drop(host);
         };
@@ -122,8 +119,11 @@ class Simulation {
         for (unsigned n = 0; n < fabric_.nodes(); n++)
             for (const Port& port : fabric_.ports(n)) {
                 const QueueCounts& c = port.queue->counts();
-                links.push_back({{"from", n}, {"to", port.peer}, {"rate", port.rate}, {"packets", c.enqueued}, {"bytes", c.bytes},
-                                 {"dropped", c.dropped}, {"marked", c.marked}, {"trimmed", c.trimmed}, {"depth_max", c.depth_max}, {"depth_mean", c.byte_seconds / ns3::Simulator::Now().GetSeconds()}, {"lost", port.lost}});
+                links.push_back({{"from", n}, {"to", port.peer}, {"rate", port.rate}, {"packets", c.enqueued},
+                                 {"bytes", c.bytes}, {"dropped", c.dropped}, {"marked", c.marked},
+                                 {"trimmed", c.trimmed}, {"depth_max", c.depth_max},
+                                 {"depth_mean", c.byte_seconds / ns3::Simulator::Now().GetSeconds()},
+                                 {"lost", port.lost}});
             }
         for (const auto& job : jobs_) jobs.push_back(job->result());
         for (const MessageTime& m : ledger_.times()) messages.push_back({m.job, m.from, m.to, m.pull, m.bytes, m.start, m.end});

@@ -195,8 +195,7 @@ Decision Policy::decided(uint8_t* packet, uint32_t held, uint32_t frame_bytes, c
             d.queue_class = excess_class;
         const uint8_t from = d.color == YELLOW ? port.yellow : port.red;
         if (kind == GL_KIND_DATA && d.precedence && d.precedence >= from) {
-            d.droppable = true;
-            if (has_share && share_color == GREEN) {
+            if (share_color == GREEN) {
                 d.reason = Reason::WITHIN_SHARE;
             } else {
                 const uint16_t part = budget_shares[from_fabric][port.to_fabric].of(budget);

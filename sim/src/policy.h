@@ -86,7 +86,7 @@ enum { IPV4_BYTES = 20, UDP_BYTES = 8, DECIDING_BYTES = IPV4_BYTES + UDP_BYTES +
 
 struct Decision {
     Reason reason = Reason::FORWARDED;
-    bool gradient = false, trimmed = false, droppable = false;
+    bool gradient = false, trimmed = false;
     uint8_t queue_class = 0, precedence = 0, tos = 0;
     Color color = GREEN;
     uint16_t egress = 0;

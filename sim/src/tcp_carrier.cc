@@ -7,14 +7,11 @@
 #include "ns3/boolean.h"
 #include "ns3/config.h"
 #include "ns3/inet-socket-address.h"
-#include "ns3/internet-stack-helper.h"
-#include "ns3/ipv4-l3-protocol.h"
-#include "ns3/ipv4-static-routing-helper.h"
 #include "ns3/tcp-cubic.h"
 #include "ns3/tcp-dctcp.h"
-#include "ns3/tcp-l4-protocol.h"
-#include "ns3/tcp-socket-factory.h"
 #include "ns3/uinteger.h"
+
+#include "tcp_stack.h"
 
 extern "C" {
 #include "base/bits.h"
@@ -40,28 +37,6 @@ bool is_pooled(const std::string& connections) {
     return connections == "pooled";
 }
 
-/* A host's IPv4 and TCP, on the link that it has. */
-void install_stack(Fabric& fabric, unsigned host) {
-    const auto node = fabric.node(host);
-    if (node->GetObject<ns3::Ipv4L3Protocol>()) return;
-    ns3::InternetStackHelper stack;
-    const ns3::Ipv4StaticRoutingHelper routing;
-    stack.SetRoutingHelper(routing);
-    stack.SetIpv6StackInstall(false);
-    stack.Install(node);
-    const auto ipv4 = node->GetObject<ns3::Ipv4L3Protocol>();
-    const auto device = fabric.ports(host)[0].device;
-    const uint32_t interface = ipv4->AddInterface(device);
-    ipv4->AddAddress(interface, {ns3::Ipv4Address(Fabric::address(host)), ns3::Ipv4Mask("255.0.0.0")});
-    ipv4->SetUp(interface);
-    /* AddInterface made the device's packets the stack's; the fabric takes them first. */
-    fabric.receive_others(host, [ipv4](ns3::Ptr<ns3::NetDevice> from, ns3::Ptr<const ns3::Packet> packet,
-                                       uint16_t protocol, const ns3::Address& sender) {
-        ipv4->Receive(from, packet, protocol, sender, from->GetAddress(), ns3::NetDevice::PACKET_HOST);
-        return true;
-    });
-}
-
 } // namespace
 
 TcpCarrier::TcpCarrier(Fabric& fabric, const Json& spec, unsigned number)
@@ -78,8 +53,8 @@ ns3::Ptr<ns3::Socket> TcpCarrier::make_socket(unsigned host) {
     const ns3::Time rto = ns3::NanoSeconds(spec_.at("min_rto").get<int64_t>());
     /* ns-3's own, 1 s, belongs to the Internet; a socket has no attribute for it. */
     ns3::Config::SetDefault("ns3::RttEstimator::InitialEstimation", ns3::TimeValue(rto));
-    const auto socket = fabric_.node(host)->GetObject<ns3::TcpL4Protocol>()->CreateSocket(
-        dctcp_ ? ns3::TcpDctcp::GetTypeId() : ns3::TcpCubic::GetTypeId());
+    const auto socket =
+        TcpStack::of(fabric_, host)->make_socket(dctcp_ ? ns3::TcpDctcp::GetTypeId() : ns3::TcpCubic::GetTypeId());
     const uint32_t buffer = spec_.value("buffer", 4'000'000U);
     socket->SetAttribute("SegmentSize", ns3::UintegerValue(segment_));
     socket->SetAttribute("InitialCwnd", ns3::UintegerValue(spec_.value("initial_window", 10U)));
@@ -101,22 +76,14 @@ ns3::Ptr<ns3::Socket> TcpCarrier::make_socket(unsigned host) {
 
 void TcpCarrier::prepare(unsigned host) {
     if (listeners_.at(host)) return;
-    install_stack(fabric_, host);
     const auto listener = make_socket(host);
     listener->Bind(ns3::InetSocketAddress(ns3::Ipv4Address::GetAny(), port_));
     listener->Listen();
     using Request = ns3::Callback<bool, ns3::Ptr<ns3::Socket>, const ns3::Address&>;
     using Accepted = ns3::Callback<void, ns3::Ptr<ns3::Socket>, const ns3::Address&>;
-    listener->SetAcceptCallback(Request([](ns3::Ptr<ns3::Socket>, const ns3::Address&) { return true; }),
-                                Accepted([this](ns3::Ptr<ns3::Socket> socket, const ns3::Address& address) {
-                                    const auto from = ns3::InetSocketAddress::ConvertFrom(address);
-                                    Connection* const connection =
-                                        by_port_.at({Fabric::host_of(from.GetIpv4().Get()), from.GetPort()});
-                                    connection->in = socket;
-                                    socket->SetRecvCallback(ns3::Callback<void, ns3::Ptr<ns3::Socket>>(
-                                        [this, connection](ns3::Ptr<ns3::Socket>) { read(*connection); }));
-                                    read(*connection);
-                                }));
+    listener->SetAcceptCallback(
+        Request([](ns3::Ptr<ns3::Socket>, const ns3::Address&) { return true; }),
+        Accepted([this, host](ns3::Ptr<ns3::Socket> socket, const ns3::Address& from) { accept(host, socket, from); }));
     listeners_[host] = listener;
     if (thresholds_.empty()) return;
     auto& tag_of_port = fabric_.ports(host)[0].queue->tag;
@@ -125,6 +92,16 @@ void TcpCarrier::prepare(unsigned host) {
         const std::optional<uint8_t> own = tag(host, packet, held);
         return own ? *own : before ? before(packet, held) : packet[1];
     };
+}
+
+void TcpCarrier::accept(unsigned host, const ns3::Ptr<ns3::Socket>& socket, const ns3::Address& address) {
+    const auto from = ns3::InetSocketAddress::ConvertFrom(address);
+    Connection& connection = *by_port_.at({Fabric::host_of(from.GetIpv4().Get()), from.GetPort()});
+    connection.in = socket;
+    TcpStack::of(fabric_, host)->add(socket);
+    socket->SetRecvCallback(
+        ns3::Callback<void, ns3::Ptr<ns3::Socket>>([this, &connection](ns3::Ptr<ns3::Socket>) { read(connection); }));
+    read(connection);
 }
 
 TcpCarrier::Connection& TcpCarrier::connect(unsigned from, unsigned to) {
@@ -139,11 +116,12 @@ TcpCarrier::Connection& TcpCarrier::connect(unsigned from, unsigned to) {
     connection.out->GetSockName(name);
     by_port_[{from, ns3::InetSocketAddress::ConvertFrom(name).GetPort()}] = &connection;
     using Connected = ns3::Callback<void, ns3::Ptr<ns3::Socket>>;
-    connection.out->SetConnectCallback(Connected([this, &connection](ns3::Ptr<ns3::Socket>) {
+    connection.out->SetConnectCallback(Connected([this, from, &connection](ns3::Ptr<ns3::Socket> socket) {
+                                           TcpStack::of(fabric_, from)->add(socket);
                                            connection.connected = true;
                                            feed(connection);
                                        }),
-                                       Connected([](ns3::Ptr<ns3::Socket>) {}));
+                                       Connected());
     connection.out->SetSendCallback(ns3::Callback<void, ns3::Ptr<ns3::Socket>, uint32_t>(
         [this, &connection](ns3::Ptr<ns3::Socket>, uint32_t) { feed(connection); }));
     connection.out->Connect(ns3::InetSocketAddress(ns3::Ipv4Address(Fabric::address(to)), port_));

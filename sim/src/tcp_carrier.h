@@ -52,6 +52,7 @@ class TcpCarrier : public Carrier {
     ns3::Ptr<ns3::Socket> make_socket(unsigned host);
     void prepare(unsigned host);
     Connection& connect(unsigned from, unsigned to);
+    void accept(unsigned host, const ns3::Ptr<ns3::Socket>& socket, const ns3::Address& address);
     void feed(Connection& connection);
     void read(Connection& connection);
     /* The TOS of a packet of this carrier. */

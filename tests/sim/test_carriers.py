@@ -10,7 +10,7 @@ import pytest
 from gradlane_sim.carriers import Gradlane, Rival
 from gradlane_sim.errors import SimulationError
 from gradlane_sim.specification import HostStops, LinkChanges, Queue, ideal_time
-from tests.sim.program import (
+from tests.sim.rivals import (
     CUBIC,
     DCTCP,
     MARK,
@@ -131,10 +131,8 @@ def test_the_same_seed_gives_the_same_bits(carrier: Rival, queue: Queue, buffer:
 def test_dctcp_flows_beside_a_job_of_gradlanes(push: float) -> None:
     on = fabric(4, Queue("priority", (("mark", 30_000),)))
     flows = [(step * MS, 0, 1 + step % 3, 100_000) for step in range(20)]
-    alone, beside = (
-        run(on, [job(Gradlane(push=push), 4, 4_000_000, steps=2, compute=100 * MS)], *others)
-        for others in ((), (flows, DCTCP))
-    )
+    gradlane = [job(Gradlane(push=push), 4, 4_000_000, steps=2, compute=100 * MS)]
+    alone, beside = run(on, gradlane), run(on, gradlane, flows, DCTCP)
     for result in (alone, beside):
         assert only(result)["error"] == "" == "".join(result["violations"])
     assert all(end for _, end, *_ in beside["flows"])

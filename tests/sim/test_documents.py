@@ -28,7 +28,8 @@ def job(**changes: Any) -> Job:
 @pytest.mark.parametrize("slots", [256, 4096, 65536])
 @pytest.mark.parametrize("carrier", [Gradlane(), Gradlane(push=0.03, pull=0.01), Gradlane(push=0.1, priority=False)])
 def test_engines_are_configured_as_the_agent_does(carrier: Gradlane, slots: int) -> None:
-    parsed = job_files.parse(job(carrier=replace(carrier, slots=slots)), FABRIC)
+    of_four = tuple(range(4))  # a power of two, where one more bit would be wrong
+    parsed = job_files.parse(job(carrier=replace(carrier, slots=slots), members=of_four), FABRIC)
     agreement = Agreement(1, 1, carrier.slice_bytes, Conditions(10e9, 1e-5))
     config, _kept = engine._configuration(parsed, 0, agreement, engine.MEMORY_BYTES, ffi.NULL)
     told = job_files.carrier(parsed)

@@ -2,7 +2,7 @@
 """pFabric in the simulator: what has least left goes first, what has most left gives way, and nothing starves."""
 
 from gradlane_sim.carriers import Rival
-from tests.sim.program import MS, PFABRIC, SMALLEST_FIRST, durations, fabric, port, run
+from tests.sim.rivals import MS, PFABRIC, SMALLEST_FIRST, durations, fabric, port, run
 
 BUFFER = 36_000
 LONG = 10_000_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gradlane_sim import fabrics, measures
+from gradlane_sim import fabrics, ideal, measures
 from gradlane_sim.carriers import Gradlane, Rival
 from gradlane_sim.cases import Arm, Case, Scenario
 from gradlane_sim.report import figures, page
@@ -58,7 +58,7 @@ def result(times: Sequence[int] = (10 * MS, 30 * MS)) -> dict[str, Any]:
     return {
         "jobs": jobs,
         "messages": [[1, 0, 1, False, 9, 0, 5 * MS], [1, 0, 1, True, 9, 0, 7 * MS]],
-        "flows": [[0, 20_000, 0, 1, 1250], [0, 300 * MS, 0, 1, 12_500_000]],
+        "flows": [[0, 20_000, 0, 1, 1250], [0, 300 * MS, 0, 1, 12_500_000], [9, 0, 1, 0, 1250]],
         "switches": [{"node": 2, "reasons": reasons, "drops": [[1, 0, 50], [1, 15, 23]]}],
         "links": [{**link, "lost": 1}, {**link, "lost": 0, "from": 2, "to": 0, "dropped": 4}],
         "violations": [],
@@ -80,8 +80,10 @@ def test_what_is_kept_of_a_run() -> None:
     assert found["messages"]["p99"] == pytest.approx(0.005)
     assert found["fairness"] == pytest.approx(9 / 10), "(2 + 1)^2 / (2 (4 + 1))"
     assert found["flows"]["asked"] == 3
-    assert found["flows"]["slowdowns"]["small"]["mean"] == pytest.approx(2.0)
-    assert found["flows"]["slowdowns"]["large"]["mean"] == pytest.approx(3.0)
+    small, large = (ideal.alone(FABRIC, (0, 0, 1, size)) for size in (1250, 12_500_000))
+    assert found["flows"]["slowdowns"]["small"]["mean"] == pytest.approx(20e-6 / small)
+    assert found["flows"]["slowdowns"]["large"]["mean"] == pytest.approx(0.3 / large)
+    assert found["flows"]["times"]["all"]["count"] == 2, "one is not over"
     assert found["links"]["from hosts"]["most_used"] == pytest.approx(0.5)
     assert found["links"]["to hosts"]["dropped"] == 4
     assert found["drops"] == {"dropped": 70, "trimmed": 3, "cells": [[1, 0, 50], [1, 15, 23]]}

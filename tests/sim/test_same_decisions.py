@@ -180,14 +180,52 @@ def test_the_same_sequences_reach_every_decision(bench: Bench, switch: InProcess
     assert sum(reached.values()) > 1000
 
 
-def test_virtual_queues_turn_at_the_same_byte_and_nanosecond(bench: Bench, switch: InProcess) -> None:
-    """At a byte per nanosecond, frames that just fit and those that just do not."""
+def one_way() -> Policy:
+    """Everything goes to one host; gradients of job 1 are in class 5."""
     policy = policies(Random(1), RATES)
-    policy.queues = {port: Meter(1_000_000_000, 2000, 3000) for port in PORTS}
     policy.port_policies = dict.fromkeys(PORTS, (0, 1, 1, 0))
     policy.routes = [(ip_network("10.0.0.0/8"), "set_next_hop", 1)]
     policy.groups = {1: (HOSTS[1],)}
     policy.stations = {HOSTS[0].gateway}
+    policy.edge_ports, policy.fabric_ports = set(PORTS), set()
+    policy.queue_classes = [(1, (0, 65535), 5)]
+    return policy
+
+
+BOUNDS = [
+    {"slices": 0},
+    {"slices": 1},
+    {"slices": 8192},
+    {"slices": 8193},
+    {"slices": 9, "slice": 8},
+    {"slices": 9, "slice": 9},
+    {"slices": 9, "budget": 9},
+    {"slices": 9, "budget": 10},
+    {"kind": wire.Kind.TRACE},
+    {"kind": 8},
+    {"length": 1},
+]
+
+
+@pytest.mark.parametrize("fields", BOUNDS, ids=str)
+def test_a_header_is_one_within_the_same_bounds(bench: Bench, switch: InProcess, fields: dict[str, int]) -> None:
+    policy = one_way()
+    policy.queues = {}
+    assert check(bench, switch, policy, [((HOSTS[0].port, gradient(**fields)), 1, 0)]).total() == 1
+
+
+def test_a_header_of_another_version_is_none(bench: Bench, switch: InProcess) -> None:
+    policy = one_way()
+    policy.queues = {}
+    frame = bytearray(gradient())
+    frame[IPV4 + 28] = (wire.VERSION + 1) << 4
+    assert check(bench, switch, policy, [((HOSTS[0].port, bytes(frame)), 1, 0)]).total() == 1
+
+
+def test_virtual_queues_turn_at_the_same_byte_and_nanosecond(bench: Bench, switch: InProcess) -> None:
+    """At a byte per nanosecond, frames that just fit and those that just do not."""
+    policy = one_way()
+    policy.queues = {port: Meter(1_000_000_000, 2000, 3000) for port in PORTS}
     random = Random(2)
     policy.edge_ports, policy.fabric_ports = set(PORTS), set()
     sequence = [((HOSTS[0].port, gradient()), 1, random.choice([0, 0, 999, 1000, 1001, 2000])) for _ in range(300)]

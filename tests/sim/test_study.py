@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from gradlane_sim.document import document
 from gradlane_sim.program import DEFAULT
 from tests.deploy.datagrams_by_hand import DATA, STOP
 from tests.deploy.tshark import dissected
+from tests.sim.test_running import calls, program
 from tests.support.needs import needs
 
 needs_simulator = pytest.mark.skipif(not DEFAULT.exists(), reason=f"{DEFAULT} is not built: `make sim` does it")
@@ -126,6 +128,25 @@ def test_what_is_wrong_is_told_with_what_would_be_right(arguments: list[str], to
     done = gradlane_sim(*arguments, *out)
     assert done.returncode == 2
     assert told in done.stderr
+
+
+def test_what_it_has_started_ends_with_it(tmp_path: Path) -> None:
+    hanging = program(tmp_path, "hangs").path
+    command = [sys.executable, "-m", "gradlane_sim", "run", "smoke", "--processes", "2", "--program", str(hanging)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    out = ["--out", str(tmp_path / "out")]
+    with subprocess.Popen([*command, *out], env=environment, stderr=subprocess.PIPE, text=True) as process:
+        until = time.monotonic() + PATIENCE
+        while calls(tmp_path) < 2 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert calls(tmp_path) == 2
+        process.terminate()
+        _, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "what has run is kept" in said
+    assert calls(tmp_path) == 2, "nothing else was begun"
+    lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(hanging) not in lines
 
 
 def test_help_has_examples_that_are_commands() -> None:

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP in the simulator: DCTCP and Cubic do to a queue what is known of them, and PIAS puts short messages first."""
 
+from typing import Any
+
+from gradlane_sim.carriers import Rival
 from gradlane_sim.specification import Queue
-from tests.sim.program import CUBIC, DCTCP, MARK, MS, NO_MARK, PIAS, durations, fabric, port, run
+from tests.sim.rivals import CUBIC, DCTCP, MARK, MS, NO_MARK, PIAS, durations, fabric, port, run
 
 LONG = 20_000_000  # bytes: 0.16 s alone
 THRESHOLD = 30_000  # 20 packets: what DCTCP's paper has at 1 Gbit/s
@@ -13,9 +16,9 @@ SHORT = (50 * MS, 3, 2, 8_000)
 PART = 1460 / 1514
 
 
-def busy(result: dict[str, object], size: int) -> float:
+def busy(result: dict[str, Any], size: int) -> float:
     """The part of a link of 1 Gbit/s that data had until the last flow was over."""
-    ends = [flow[1] for flow in result["flows"]]  # type: ignore[index]
+    ends = [flow[1] for flow in result["flows"]]
     return size * 8 / PART / max(ends)
 
 
@@ -56,11 +59,12 @@ def test_pias_counts_anew_with_each_message_of_a_connection() -> None:
     flows = [(0, 3, 2, 1_000_000), *((30 * MS, host, 2, LONG) for host in (0, 1)), (80 * MS, 3, 2, 8_000)]
     first, *_, last = durations(run(fabric(4, PIAS), flows=flows, carrier=DCTCP))
     assert first > 8 * last
-    assert last < 0.5 * MS / 1e9
+    # In the lowest class it would wait for what is marked: 0.24 ms.
+    assert last < 0.2 * MS / 1e9
 
 
 def test_pooled_connections_carry_messages_side_by_side() -> None:
-    pooled = type(DCTCP)("tcp", (*DCTCP.settings, ("connections", "pooled")))
+    pooled = Rival("tcp", (*DCTCP.settings, ("connections", "pooled")))
     flows = [(0, 0, 1, LONG // 10), (MS, 0, 1, 10_000)]
     for carrier, order in ((DCTCP, [0, 1]), (pooled, [1, 0])):
         result = run(fabric(2, MARK), flows=flows, carrier=carrier)

@@ -2,7 +2,7 @@
 """Trimming in the simulator: no header is lost, just what was cut is repaired, and pulls come as fast as the link."""
 
 from gradlane_sim.carriers import Rival
-from tests.sim.program import MS, TRIM, TRIMMING, durations, fabric, port, run
+from tests.sim.rivals import MS, TRIM, TRIMMING, durations, fabric, port, run
 
 SENDERS, SIZE, WINDOW = 8, 400_000, 12
 PACKETS = -(-SIZE // (1500 - 44))

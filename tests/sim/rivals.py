@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The simulator's program, built from the sources as they are, on fabrics that take seconds."""
+"""The rivals in the simulator, each with its queues, on fabrics that take seconds."""
 
-import importlib.util
-import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,7 +11,7 @@ import pytest
 from gradlane_sim.carriers import Carrier, Rival
 from gradlane_sim.document import document
 from gradlane_sim.fabrics import single
-from gradlane_sim.program import Program
+from gradlane_sim.program import DEFAULT, Program
 from gradlane_sim.specification import (
     Background,
     Fabric,
@@ -26,12 +23,9 @@ from gradlane_sim.specification import (
     Specification,
     Tensor,
 )
-from tests.support.paths import ROOT
 
-SIM = ROOT / "sim"
 MBIT = 1_000_000
 MS = 1_000_000  # ns
-PATIENCE = 900  # s, of a build
 
 DCTCP = Rival("tcp", (("congestion", "dctcp"), ("min_rto", 5 * MS)))
 CUBIC = Rival("tcp", (("congestion", "cubic"), ("min_rto", 5 * MS)))
@@ -47,10 +41,9 @@ TRIM = Queue("trim", (("threshold", 12_000),))
 
 @cache
 def program() -> Program:
-    if "NS3" not in os.environ and importlib.util.find_spec("ns3") is None:
-        pytest.skip("ns3 is not installed, and NS3 does not name its folder: the simulator can't be built")
-    subprocess.run(["make", "-s", "-C", str(SIM), "build/gradlane-sim"], check=True, timeout=PATIENCE)
-    return Program(SIM / "build" / "gradlane-sim")
+    if not DEFAULT.exists():
+        pytest.skip(f"{DEFAULT} is not built: `make sim` does it")
+    return Program()
 
 
 def fabric(hosts: int, queue: Queue, buffer: int = 300_000, loss: float = 0.0, delay: int = 5_000) -> Fabric:
