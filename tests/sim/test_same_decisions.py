@@ -17,6 +17,8 @@ import pytest
 from finsy import P4Schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scapy.layers.inet import UDP
+from scapy.packet import Raw
 
 from gradlane import wire
 from gradlane_sim import tables
@@ -30,7 +32,7 @@ from tests.p4src.packet_bench import Bench, Reason
 from tests.p4src.packet_targets import CPU_PORT, InProcess, Sent
 from tests.sim.replay import Entering, Fate, replay
 from tests.support.effort import tries
-from tests.support.gradlane_packets import FAR, HOSTS, UPLINKS, gradient, source_key
+from tests.support.gradlane_packets import FAR, HOSTS, UPLINKS, gradient, ip, source_key
 from tests.support.paths import P4INFO, PROGRAM
 
 IPV4 = 14  # where it begins in a frame
@@ -220,6 +222,15 @@ def test_a_header_of_another_version_is_none(bench: Bench, switch: InProcess) ->
     frame = bytearray(gradient())
     frame[IPV4 + 28] = (wire.VERSION + 1) << 4
     assert check(bench, switch, policy, [((HOSTS[0].port, bytes(frame)), 1, 0)]).total() == 1
+
+
+def test_ordinary_traffic_beyond_the_bound_on_the_top_class_loses_its_dscp(bench: Bench, switch: InProcess) -> None:
+    policy = one_way()
+    policy.queues, policy.dscp_classes = {}, {56: 7}
+    policy.control_rates = {HOSTS[0].port: Meter(0, 2500, 2500)}
+    frame = bytes(ip(HOSTS[0], HOSTS[1], tos=56 << 2) / UDP(dport=9) / Raw(bytes(958)))
+    reasons = check(bench, switch, policy, [((HOSTS[0].port, frame), 5, 0)])
+    assert reasons == {Reason.FORWARDED: 2, Reason.DEMOTED: 3}
 
 
 def test_virtual_queues_turn_at_the_same_byte_and_nanosecond(bench: Bench, switch: InProcess) -> None:
