@@ -66,7 +66,11 @@ def run(
 ) -> dict[str, Any]:
     background = Background(carrier, tuple(flows)) if carrier else None
     specification = Specification(on, tuple(jobs), background=background, faults=tuple(faults), limit=limit)
-    return program().run(document(specification), lambda *_: None)
+    return program().run(document(specification), _quietly)
+
+
+def _quietly(simulated: float, wall: float) -> None:
+    pass
 
 
 def durations(result: dict[str, Any]) -> list[float]:

@@ -90,6 +90,7 @@ def test_a_result_waits_for_the_last_contribution() -> None:
         assert min(end for _, _, _, _, end in only(result)["operations"]) > late
         for _, rank, _, start, _ in only(result)["operations"]:
             assert start == (late if rank == 2 else 0)
+        assert all(start >= late for _, a, _, _, _, start, _ in result["messages"] if a == 2)
 
 
 @each
