@@ -84,7 +84,7 @@ FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 MPI_PACKAGES := openmpi-bin libopenmpi-dev
 # For the page in a browser, the store in PostgreSQL, metrics in Prometheus, completion, captures, and the core on other
 # CPUs: else these tests are skipped.
-TEST_PACKAGES := chromium postgresql prometheus zsh man-db tshark qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+TEST_PACKAGES := g++ nlohmann-json3-dev chromium postgresql prometheus zsh man-db tshark qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 
 option = $(if $($(1)),--$(2) $($(1)))
 DEMO_OPTIONS = --switch $(SWITCH) $(call option,SCENARIO,scenario) $(call option,WORKERS,workers) \
@@ -459,7 +459,7 @@ $(VENV)/.ready-test: $(VENV)/.ready $(SHELL_VENV)/.ready tests/requirements.txt 
 	echo "make: $(FUZZ_PACKAGES) can't be installed: the tests of fuzzing will be skipped"
 	@dpkg -s $(TEST_PACKAGES) >/dev/null 2>&1 || \
 	{ apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $(TEST_PACKAGES); } || \
-	echo "make: $(TEST_PACKAGES) can't be installed: some tests of the page, PostgreSQL, Prometheus, completion, captures or other CPUs will be skipped"
+	echo "make: $(TEST_PACKAGES) can't be installed: some tests of the page, PostgreSQL, Prometheus, completion, captures, other CPUs or the simulator's switch will be skipped"
 	@$(BIN)/python -m tests.deploy.clients || echo "make: helm and kubectl can't be installed: tests of manifests will be skipped"
 	@$(BIN)/python controller/page/build.py --install || \
 	echo "make: npm can't install controller/page/package-lock.json: some tests of the page will be skipped"
