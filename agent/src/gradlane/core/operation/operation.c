@@ -256,6 +256,7 @@ static bool go(operations *all, operation *o, unsigned first, link *outgoing, ui
     tx_turn(all->tx, &o->plan);
     if (o->local) count_in(all, o, now);
     rx_message *m = o->early;
+    if (m) plan_streams(all, o);
     o->early = NULL;
     for (rx_message *next; m; m = next) {
         next = m->next_early;

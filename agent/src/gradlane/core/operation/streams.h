@@ -11,4 +11,7 @@
  * here, it may be everybody. */
 void expect_streams(operations *all, const rx_message *first, uint64_t now);
 
+/* A message came before the plan was known, so that all ranks were expected: those that the plan has nothing of are no more. */
+void plan_streams(operations *all, const operation *o);
+
 #endif
