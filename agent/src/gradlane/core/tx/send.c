@@ -200,11 +200,11 @@ uint64_t tx_patience(const tx *x, uint64_t now) {
     const double batch = 1.25 * GL_BATCH_BYTES / u->rate, held = (double)u->receive_bytes / PATIENCE / u->rate;
     /* Where from one batch to the next is less than a sleep costs, it is none. */
     if (batch < PATIENCE_MIN) return 0;
+    /* What is sent soon does not wait for arrivals, so they may wait for it; on a fast link not for long. */
+    const bool soon = lanes_wait(x) && tx_deadline(x, now) <= now + 2 * BURST;
+    const double most = soon ? 2 * batch : batch < PATIENCE_MAX ? batch : PATIENCE_MAX;
     double patience = nearest ? (double)nearest->key : INITIAL_RTT;
-    /* What is sent soon does not wait for arrivals, so they may wait for it. */
-    if (!lanes_wait(x) || tx_deadline(x, now) > now + 2 * BURST) {
-        const double most = batch < PATIENCE_MAX ? batch : PATIENCE_MAX;
-        patience = patience / PATIENCE < most ? patience / PATIENCE : most;
-    }
+    if (!soon) patience /= PATIENCE;
+    if (patience > most) patience = most;
     return (uint64_t)(u->receive_bytes && held < patience ? held : patience);
 }
