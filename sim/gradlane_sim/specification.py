@@ -198,7 +198,7 @@ class Job:
         }
 
 
-ALGORITHMS = ("direct", "ring", "stragglar")
+ALGORITHMS = ("direct", "ring", "stragglar", "grid")
 Flow: TypeAlias = tuple[int, int, int, int]  # start (ns), from, to, bytes
 
 

@@ -202,8 +202,11 @@ def _of_144() -> Study:
             ("direct", "144 hosts reduce 1 MB directly", partial(all_reduce, fabric, 1_000_000, "direct")),
         ):
             found.append(Scenario(f"{name}-144-{rate}G", f"{summary}; {rate}/{core} Gbit/s", 144, arms(), make))
-    ring = partial(all_reduce, fabric_of(9, 16, 10, 40), 1_000_000, "ring")
-    return (*found, Scenario("ring-144-10G", "144 hosts reduce 1 MB in a ring; 10/40 Gbit/s", 144, (LOSSLESS,), ring))
+    for algorithm in ("ring", "grid"):
+        make = partial(all_reduce, fabric_of(9, 16, 10, 40), 1_000_000, algorithm)
+        summary = f"144 hosts reduce 1 MB in a {algorithm}; 10/40 Gbit/s"
+        found.append(Scenario(f"{algorithm}-144-10G", summary, 144, (LOSSLESS,), make))
+    return tuple(found)
 
 
 def _of_hosts() -> Study:

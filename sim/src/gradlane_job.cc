@@ -23,7 +23,8 @@ uint8_t algorithm_of(const std::string& name) {
     if (name == "direct") return GL_DIRECT;
     if (name == "ring") return GL_RING;
     if (name == "stragglar") return GL_STRAGGLAR;
-    throw std::invalid_argument("algorithm \"" + name + "\": it must be direct, ring or stragglar");
+    if (name == "grid") return GL_GRID;
+    throw std::invalid_argument("algorithm \"" + name + "\": it must be direct, ring, stragglar or grid");
 }
 
 } // namespace

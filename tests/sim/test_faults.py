@@ -52,7 +52,7 @@ def test_random_loss(loss: float, carrier: Gradlane) -> None:
     assert 0.5 * loss * sent - 5 < lost < 2 * loss * sent + 5
 
 
-@pytest.mark.parametrize("algorithm", ["ring", "stragglar"])
+@pytest.mark.parametrize("algorithm", ["ring", "stragglar", "grid"])
 def test_other_algorithms_are_exact_under_loss(algorithm: str) -> None:
     specification = lossy_spine(0.01)
     job = replace(specification.jobs[0], algorithm=algorithm)
@@ -182,7 +182,7 @@ stops = st.builds(lambda host, at: HostStops(host, at * MILLISECOND, 8 * SECOND)
     faults=st.lists(st.one_of(changes, changes, changes, stops), max_size=6),
     loss=st.sampled_from([0.0, 0.01, 0.1]),
     carrier=st.sampled_from([EXACT, LOSSY, replace(LOSSY, trim=True)]),
-    algorithm=st.sampled_from(["direct", "ring", "stragglar"]),
+    algorithm=st.sampled_from(["direct", "ring", "stragglar", "grid"]),
     seed=st.integers(1, 1000),
 )
 def test_every_run_ends(
