@@ -57,7 +57,10 @@ class Simulation {
             ns3::Simulator::Schedule(ns3::NanoSeconds(0), &Background::start, background_.get());
         }
         if (spec.contains("pcap")) capture(fabric_, spec.at("pcap"));
-        faults_.on_stop = [this](unsigned host) { agents_[host]->stop(); };
+        faults_.on_stop = [this](unsigned host) {
+            agents_[host]->stop();
+            fabric_.set_link(host, fabric_.ports(host)[0].peer, false); /* for those whose host is no agent */
+        };
         faults_.on_silent = [this](unsigned host) {
             for (auto& job : jobs_) job->drop(host);
         };

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of the simulator as programs of their own, without ns-3, that packets are replayed through."""
 
+import fcntl
 import json
 import shutil
 import subprocess
@@ -53,7 +54,10 @@ def program(name: str) -> Path:
     """Built with the sanitizers for addresses and undefined behaviour: what they find ends it."""
     if shutil.which("g++") is None or not Path("/usr/include/nlohmann/json.hpp").exists():
         pytest.skip("g++ and nlohmann-json3-dev are not there: the simulator's parts are not tested")
-    subprocess.run(["make", "-s", "-C", str(SIM), f"build/{name}"], check=True, timeout=PATIENCE)
+    # Other processes of these tests may build it, too, or run it already.
+    with (SIM / "Makefile").open() as whose_turn:
+        fcntl.flock(whose_turn, fcntl.LOCK_EX)
+        subprocess.run(["make", "-s", "-C", str(SIM), f"build/{name}"], check=True, timeout=PATIENCE)
     return SIM / "build" / name
 
 

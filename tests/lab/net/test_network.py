@@ -49,7 +49,15 @@ def test_a_script_at_the_prompt_sees_every_hop(tmp_path: Path) -> None:
 
 
 def test_a_switch_dies_and_comes_back_at_the_prompt(tmp_path: Path) -> None:
-    script = "switch s1 stop\nswitch s1 stop\nswitch s2 start\nh1 ping -c 1 -W 1 h2\nswitch s1 start\npingall\n"
+    script = (
+        "switch s1 stop\n"
+        "switch s1 stop\n"
+        "switch s2 start\n"
+        "h1 ping -c 1 -W 1 h2\n"
+        "switch s1 start\n"
+        "h1 ping -c 3 h2 > /dev/null\n"  # h1's ARP requests of before go unanswered first
+        "pingall\n"
+    )
     done = prompt(tmp_path, "--topo", "star", "--hosts", "2", script=script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("switch NAME stop, of one that runs; switch NAME start, of one that was stopped") == 2
