@@ -92,6 +92,22 @@ def test_who_is_late_ends_the_job_when_its_patience_is_over_and_the_network_at_o
         assert found.over == over
 
 
+def test_who_has_waited_elsewhere_has_as_much_time_as_any_from_then_on() -> None:
+    progress = Progress()
+    for second in range(10, 41):
+        idle = progress.idle("a", float(second))
+        if 20 < second <= 35:
+            assert liveness.waits_elsewhere(Waiting(ranks=[1]), {1: OTHER})
+            progress.excuse()
+    assert (idle, progress.excused) == (30, 15)
+    assert not liveness.waits_elsewhere(Waiting(ranks=[1]), {1: ELSEWHERE})
+    for idle, excused, over in ((PATIENCE, 15, False), (PATIENCE + 15, 15, True), (2 * PATIENCE, 3 * PATIENCE, True)):
+        found = stall(Waiting(ranks=[1]), idle, {1: ELSEWHERE}, PATIENCE, excused=excused)
+        assert found is not None
+        assert found.over == over
+    assert progress.idle("b", 41.0) == progress.excused == 0
+
+
 def test_who_has_left_and_is_waited_for_ends_the_job() -> None:
     suspects, waits_for = Waiting(ranks=[1, 2, 3]), {1: ELSEWHERE, 2: HERE, 3: ELSEWHERE}
     for idle, left, named in ((SILENT_SECONDS - 1, [1], None), (SILENT_SECONDS, [1], [1]), (SILENT_SECONDS, [2], None)):

@@ -50,21 +50,31 @@ class Stopped:
 
 
 class Progress:
-    """Since when the operations in flight have made no progress. `idle` is called every WATCH_SECONDS."""
+    """Since when the operations in flight have made no progress. `idle` is called every WATCH_SECONDS.
+
+    `excused`: seconds of that in which whoever is late has waited elsewhere.
+    """
 
     def __init__(self) -> None:
         self._seen: object = None
-        self._idle = self._last = 0.0
+        self._idle = self._last = self._passed = self.excused = 0.0
 
     def idle(self, seen: object, now: float) -> float:
         """Seconds for which `seen`, the counts of what arrived and the oldest operation, has been the same.
 
         A time in which this agent did not run (it was stopped, its host was busy) does not count: nothing could arrive.
         """
-        passed, self._last = min(now - self._last, 2 * WATCH_SECONDS), now
-        self._idle = self._idle + passed if seen == self._seen else 0.0
+        self._passed, self._last = min(now - self._last, 2 * WATCH_SECONDS), now
+        if seen == self._seen:
+            self._idle += self._passed
+        else:
+            self._idle = self.excused = 0.0
         self._seen = seen
         return self._idle
+
+    def excuse(self) -> None:
+        """Whoever is late waits elsewhere, as of the latest `idle`."""
+        self.excused += self._passed
 
 
 @dataclass(frozen=True)
@@ -84,13 +94,24 @@ def late(waiting: Waiting, waits_for: Mapping[int, str | None]) -> list[int]:
     return [rank for rank in suspects if waits_for[rank] != waiting.what[:MOST_NAME]]
 
 
+def waits_elsewhere(waiting: Waiting, waits_for: Mapping[int, str | None]) -> bool:
+    """Whether all who have not submitted the operation wait for another one."""
+    holders = late(waiting, waits_for)
+    return bool(holders) and not waiting.processes and all(waits_for[rank] is not None for rank in holders)
+
+
 def stall(
-    waiting: Waiting, idle: float, waits_for: Mapping[int, str | None], patience: float, left: Collection[int] = ()
+    waiting: Waiting,
+    idle: float,
+    waits_for: Mapping[int, str | None],
+    patience: float,
+    left: Collection[int] = (),
+    excused: float = 0.0,
 ) -> Stall | None:
     """What is wrong with an operation that has made no progress for `idle` seconds, if that is known by now.
 
     `waits_for`: what the operation's other workers wait for themselves; `patience`: how long the job waits for a late
-    worker, in s. `left`: workers that have left the job.
+    worker, in s. `left`: workers that have left the job. `excused`: as of `Progress`.
     A worker that has not submitted the operation is late; one that has left will not. If it says that it has, and
     nothing comes from it, datagrams do not get through. Servers wait for workers, and so do ranks whose partial sums or
     results are missing. A worker that is late because it waits elsewhere, in another group, has whoever is late there
@@ -102,11 +123,12 @@ def stall(
     if holders or waiting.processes:
         elsewhere = {what[:_SHOWN] for rank in holders if (what := waits_for[rank]) is not None}
         how = f"did not start it; the job waits {patience:g} s for late workers (job.patience)"
-        if not waiting.processes and all(waits_for[rank] is not None for rank in holders):
-            patience *= 2
+        longest = patience + min(excused, patience)
+        if waits_elsewhere(waiting, waits_for):
+            longest = 2 * patience
             where = listed(sorted(elsewhere))
-            how = f"did not start it, as it waits itself ({where}); the job waits {patience:g} s (twice job.patience)"
-        return Stall(holders, how, idle >= patience) if idle >= LATE_SECONDS else None
+            how = f"did not start it, as it waits itself ({where}); the job waits {longest:g} s (twice job.patience)"
+        return Stall(holders, how, idle >= longest) if idle >= LATE_SECONDS else None
     if idle < SILENT_SECONDS + (0 if waiting.direct else INDIRECT_SECONDS):
         return None
     how = "started it, but datagrams do not get through: check firewalls and the switch's guard"

@@ -336,7 +336,9 @@ class LocalJob:
             workers = [rank for rank in waiting.workers if rank != self.rank and rank not in self.peers.dead]
             waits_for = {rank: self.peers.board.waiting.get(rank) for rank in workers}
             left = [rank for rank in workers if rank in self.peers.board.left]
-            found = liveness.stall(waiting, idle, waits_for, self.job.patience, left)
+            if liveness.waits_elsewhere(waiting, waits_for):
+                self._progress.excuse()
+            found = liveness.stall(waiting, idle, waits_for, self.job.patience, left, self._progress.excused)
             if idle >= liveness.WATCH_SECONDS:
                 ranks = liveness.late(waiting, waits_for) or waiting.ranks
                 self._waits = {str(rank): {"seconds": idle, "what": waiting.what} for rank in ranks}
