@@ -1,4 +1,6 @@
-{{- /* SPDX-License-Identifier: Apache-2.0 */ -}}
+{{- /*
+SPDX-License-Identifier: Apache-2.0
+*/ -}}
 {{- /*
 Fills in what the values say of a workload of base/, in place: namespace, image, where its pods may run, what they may
 take. As its ConfigMap keeps its name, an annotation makes a changed file a change of the pods.

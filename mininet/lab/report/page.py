@@ -34,7 +34,7 @@ def render(
         metric=subject.metric,
         metric_plot=plots.metric_over_time(results, color),
         step_plot=plots.step_times(results, color),
-        drop_plot=plots.drop_map(dropped) if dropped else "",
+        drop_plot=plots.drop_map(plots.drops(dropped)) if dropped else "",
         drop_arm=dropped.arm if dropped else "",
         columns=tables.FIGURES,
         bounded=any(result.seconds_to_target is None for result in results),

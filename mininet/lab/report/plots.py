@@ -2,6 +2,7 @@
 """The plots of the report, each as the text of an SVG element."""
 
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ mpl.use("svg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from lab.model.results import ArmResult
 from lab.report.style import MUTED, STYLE
@@ -88,7 +89,7 @@ def step_times(results: Sequence[ArmResult], color: Mapping[str, str]) -> str:
             share = np.arange(1, len(ordered) + 1) / len(ordered)
             axes.step(ordered, share, where="post", color=color[result.arm], lw=2, label=result.arm)
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(_plain_number))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.xaxis.set_minor_formatter(FuncFormatter(_plain_minor_number))
         axes.tick_params(axis="x", which="minor", labelsize=8)
         axes.set_ylim(0, 1.02)
@@ -117,7 +118,7 @@ def step_durations(results: Sequence[ArmResult]) -> str:
                     axes.axvline(result.failed_at, color=color[result.arm], lw=1, ls=(0, (4, 3)))
             axes.set_title(scenario, loc="left", fontsize=11)
             axes.set_yscale("log")
-            axes.yaxis.set_major_formatter(FuncFormatter(_plain_number))
+            axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axes.yaxis.set_minor_formatter(FuncFormatter(_plain_minor_number))
             axes.tick_params(axis="y", which="minor", labelsize=8)
             axes.set_xlim(left=0)
@@ -128,12 +129,13 @@ def step_durations(results: Sequence[ArmResult]) -> str:
         return svg(figure)
 
 
-def drop_map(result: ArmResult) -> str:
-    """What the switch dropped of one arm's gradients: by the layer and the magnitude that the host had stated."""
-    layers = max(cell.layer for cell in result.switch.drop_map) + 1
+def drop_map(cells: Mapping[tuple[int, int], int]) -> str:
+    """What switches took of gradients by policy, in packets: by layer, and by the sixteenth of the magnitudes that the
+    hosts had stated."""
+    layers = max(layer for layer, _ in cells) + 1
     packets = np.zeros((layers, 16))
-    for cell in result.switch.drop_map:
-        packets[cell.layer, cell.magnitude // 16] += cell.packets
+    for (layer, sixteenth), count in cells.items():
+        packets[layer, sixteenth] = count
     with mpl.rc_context({**STYLE, "axes.grid": False}):
         figure, axes = plt.subplots(figsize=(5.2, 3.6))
         image = axes.imshow(packets, aspect="auto", origin="upper", cmap=HEAT, interpolation="nearest")
@@ -142,13 +144,17 @@ def drop_map(result: ArmResult) -> str:
         axes.set_xlabel("magnitude of the slice (quantile in its message, 0 to 255)")
         axes.set_ylabel("layer, from the input")
         bar = figure.colorbar(image, ax=axes, pad=0.02)
-        bar.set_label("packets dropped", color=MUTED)
+        bar.set_label("packets", color=MUTED)
         bar.outline.set_visible(False)
         return svg(figure)
 
 
-def _plain_number(value: float, _position: int) -> str:
-    return f"{value:g}"
+def drops(result: ArmResult) -> Counter[tuple[int, int]]:
+    """Of an arm, as `drop_map` takes it."""
+    found: Counter[tuple[int, int]] = Counter()
+    for cell in result.switch.drop_map:
+        found[cell.layer, cell.magnitude // 16] += cell.packets
+    return found
 
 
 def _plain_minor_number(value: float, _position: int) -> str:

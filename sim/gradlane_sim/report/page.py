@@ -11,6 +11,7 @@ import lab.report
 from gradlane_sim.cases import Scenario
 from gradlane_sim.report import plots
 from gradlane_sim.report.figures import COLUMNS, Found, Summary, cells, drops, summaries
+from lab.report.plots import drop_map
 
 _FOLDERS = (Path(__file__).parent, Path(lab.report.__file__).parent)
 _PAGES = Environment(loader=FileSystemLoader(_FOLDERS), autoescape=True, undefined=StrictUndefined)
@@ -34,7 +35,7 @@ def render(study: str, found: Found) -> str:
                 "summary": scenario.summary[0].upper() + scenario.summary[1:] + ".",
                 "completions": plots.completions(rows, color) if any(it.curve for it in rows) else "",
                 "ideal": plots.against_ideal(rows, color) if any(it.mean is not None for it in rows) else "",
-                "drops": plots.drop_map(taken) if (taken := drops(outcomes)) else "",
+                "drops": drop_map(taken) if (taken := drops(outcomes)) else "",
                 "rows": [{"color": color[it.arm.name], "note": it.arm.summary, "cells": cells(it)} for it in rows],
                 "errors": _errors(rows),
             }

@@ -9,11 +9,11 @@ mpl.use("svg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter, StrMethodFormatter
 
 from gradlane_sim.cases import Arm, Scenario
 from gradlane_sim.report.figures import Summary
-from lab.report.plots import BASELINES, GRADLANE, HEAT, svg
+from lab.report.plots import BASELINES, GRADLANE, svg
 from lab.report.style import MUTED, STYLE
 
 # Times that differ by more than that are shown on a logarithmic scale.
@@ -43,7 +43,7 @@ def completions(rows: Sequence[Summary], color: Mapping[str, str]) -> str:
         scale = ""
         if max(times) > WIDE * min(times):
             axes.set_xscale("log")
-            axes.xaxis.set_major_formatter(FuncFormatter(_plain))
+            axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
             axes.xaxis.set_minor_formatter(FuncFormatter(_plain_minor))
             axes.tick_params(axis="x", which="minor", labelsize=8)
             scale = " (log scale)"
@@ -90,29 +90,6 @@ def growth(found: Sequence[tuple[Scenario, Sequence[Summary]]], color: Mapping[s
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(loc="upper left")
         return svg(figure)
-
-
-def drop_map(cells: Mapping[tuple[int, int], int]) -> str:
-    """What the policy took, by layer and magnitude."""
-    layers = max(layer for layer, _ in cells) + 1
-    packets = np.zeros((layers, 16))
-    for (layer, magnitude), count in cells.items():
-        packets[layer, magnitude] += count
-    with mpl.rc_context({**STYLE, "axes.grid": False}):
-        figure, axes = plt.subplots(figsize=(5.2, 1.8 + 0.02 * layers))
-        image = axes.imshow(packets, aspect="auto", origin="upper", cmap=HEAT, interpolation="nearest")
-        axes.set_xticks(range(0, 16, 4), [f"{sixteenth * 16}" for sixteenth in range(0, 16, 4)])
-        axes.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
-        axes.set_xlabel("magnitude of the slice (quantile in its message, 0 to 255)")
-        axes.set_ylabel("layer, from the input")
-        bar = figure.colorbar(image, ax=axes, pad=0.02)
-        bar.set_label("packets", color=MUTED)
-        bar.outline.set_visible(False)
-        return svg(figure)
-
-
-def _plain(value: float, _position: int) -> str:
-    return f"{value:g}"
 
 
 def _plain_minor(value: float, _position: int) -> str:

@@ -123,3 +123,13 @@ def test_arrivals_wait_no_longer_than_the_sockets_hold_them() -> None:
     model.run(50_000)
     engine = model.jobs[0].engines[0]
     assert lib.gl_patience(engine.handle, model.now) <= held / 4 / BYTES_PER_US
+
+
+def test_on_a_fast_link_arrivals_wait_for_what_is_sent_soon_no_longer_than_two_batches_take() -> None:
+    rate, batch = 10 * RATE, 1.25 * 65_507 * 8e6  # bits, times us in a s
+    model = Model(2, rate, 400_000, delay=2_000)
+    model.start(model.job([0, 1], elements=4_000_000))
+    model.run(20_000)
+    engine = model.jobs[0].engines[0].handle
+    assert lib.gl_deadline(engine, model.now) <= model.now + SPAN
+    assert 0 < lib.gl_patience(engine, model.now) <= 2 * batch / rate
