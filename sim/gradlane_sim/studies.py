@@ -206,6 +206,8 @@ def _of_144() -> Study:
         make = partial(all_reduce, fabric_of(9, 16, 10, 40), 1_000_000, algorithm)
         summary = f"144 hosts reduce 1 MB in a {algorithm}; 10/40 Gbit/s"
         found.append(Scenario(f"{algorithm}-144-10G", summary, 144, (LOSSLESS,), make))
+    large = partial(all_reduce, fabric_of(9, 16, 100, 400), 40_000_000, "direct")
+    found.append(Scenario("large-144", "144 hosts reduce 40 MB directly; 100/400 Gbit/s", 144, (LOSSLESS,), large))
     return tuple(found)
 
 
