@@ -40,11 +40,13 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
     bit<32> brings = 0;
     bit<32> may_miss = 0;
     bool reminds = false;
+    bool in_part = false;       // somebody whom it stands for is not in it
 
-    // `all`: the bits of the job's workers; `here`: of those beneath this switch, at the root all. `up`: the port towards
-    // the root; `group`: where sums go down. `own`, `address` (as `source` of `contributors`): of the switch, from which
-    // sums come: a host drops what seems to come from itself. `epoch`: another one each time that the slots were
-    // forgotten.
+    // `all`: the bits of the job's workers; `here`: of those beneath this switch, at the root all. In a job of more
+    // workers than bits they are of the switch's own children, and below the root what is elsewhere has those left.
+    // `up`: the port towards the root; `group`: where sums go down. `own`, `address` (as `source` of `contributors`): of
+    // the switch, from which sums come: a host drops what seems to come from itself. `epoch`: another one each time that
+    // the slots were forgotten.
     @action_restriction("
         here != 0;
         here <= all;
@@ -97,6 +99,16 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
         brings = hdr.sum.members;
     }
 
+    // The same in a job of more workers than bits: `bits` are of the switch behind the port, `workers` are those that it
+    // has given to its own children.
+    @action_restriction("bits != 0; workers != 0")
+    @id(0x01000027)
+    action stand_for(bit<32> bits, bit<32> workers) {
+        covers = bits;
+        brings = bits;
+        in_part = hdr.sum.members != workers;
+    }
+
     @hidden
     action count(SumEvent happened) {
         sums.count((bit<32>)(meta.job_index ++ happened));
@@ -147,7 +159,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
             ingress_port: exact @name("ingress_port");
             hdr.gradlane.job: exact @name("job");
         }
-        actions = { cover; @defaultonly no_slots; }
+        actions = { cover; stand_for; @defaultonly no_slots; }
         const default_action = no_slots();
         size = SUBTREES;
     }
@@ -287,8 +299,9 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, in port_t ingres
             // Whom it accounts for is accounted for: what it brings must not be added.
             bool known = !is_result && covered & covers != 0;
 
-            // What a partial brings that its port does not cover is of a tree that was, or will be.
-            if ((!first && (age != 0 || form[15:0] != hdr.gradlane.length)) || brings & ~covers != 0) {
+            // What a partial brings that its port does not cover is of a tree that was, or will be; nor can a part be
+            // added of those who have bits together.
+            if ((!first && (age != 0 || form[15:0] != hdr.gradlane.length)) || brings & ~covers != 0 || in_part) {
                 drop(SumEvent.STALE);
             } else if (covered == all_workers && reminds && workers_here != all_workers) {
                 // A root that has lost the result takes it as one from above, and passes it on.

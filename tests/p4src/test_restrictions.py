@@ -239,6 +239,8 @@ def test_sums_go_down_to_a_group_that_is_there(sums: Switch, sum_schema: P4Schem
         (subtree(511, 1, 1), 'aggregation.subtrees: "ingress_port != 511" does not hold for ingress_port = 511'),
         (subtree(1, 0, 1), 'aggregation.subtrees: "job != 0" does not hold for job = 0'),
         (subtree(1, 1, 0), 'aggregation.cover: "workers != 0" does not hold for workers = 0'),
+        (subtree(1, 1, 0, 1), 'aggregation.stand_for: "workers != 0" does not hold for workers = 0'),
+        (subtree(1, 1, 1, 0), 'aggregation.stand_for: "bits != 0" does not hold for bits = 0'),
     ],
 )
 def test_what_the_profile_for_sums_forbids_is_refused(

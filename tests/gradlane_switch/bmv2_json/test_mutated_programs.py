@@ -50,10 +50,10 @@ def mutate(document: Any, random: Random) -> None:
 
 def mutants(seed: int, count: int) -> list[str]:
     random = Random(seed)
-    originals = [json.loads(path.read_text()) for path in sorted(CORPUS.glob("*.json"))]
+    originals = [path.read_text() for path in sorted(CORPUS.glob("*.json"))]
     result: list[str] = []
     for _ in range(count):
-        document = copy.deepcopy(random.choice(originals))
+        document = json.loads(random.choice(originals))  # faster than a copy
         mutate(document, random)
         result.append(json.dumps(document))
     return result

@@ -131,7 +131,7 @@ def calculator(width: int, shift: int) -> Switch:
 
 
 @pytest.mark.parametrize(("width", "shift"), PLACES)
-@settings(deadline=None, max_examples=tries(25))
+@settings(deadline=None, max_examples=tries(12, 125))
 @given(data=st.data())
 def test_values_of_every_width_are_those_of_integers(width: int, shift: int, data: st.DataObject) -> None:
     a, b = data.draw(numbers(width)), data.draw(numbers(width))
@@ -162,7 +162,7 @@ def pool(width: int) -> Switch:
 
 
 @pytest.mark.parametrize("width", [200, 512, 1024, 1027, 2048])
-@settings(deadline=None, max_examples=tries(25))
+@settings(deadline=None, max_examples=tries(12, 125))
 @given(data=st.data())
 def test_a_register_is_read_added_to_and_written(width: int, data: st.DataObject) -> None:
     whole, fields, switch = (1 << width) - 1, filled(width, 0), pool(width)

@@ -178,7 +178,7 @@ def signed_calculator(width: int) -> tuple[Switch, list[Case]]:
 
 
 @pytest.mark.parametrize("width", [8, 32, 64, 72, 200])
-@settings(deadline=None, max_examples=tries(60))
+@settings(deadline=None, max_examples=tries(30, 300))
 @given(data=st.data())
 def test_signed_values_wrap_saturate_and_compare(width: int, data: st.DataObject) -> None:
     a, b, c = data.draw(numbers(width)), data.draw(numbers(width)), data.draw(st.integers(0, 255))
@@ -201,7 +201,7 @@ def shuffler() -> Switch:
     return load(program(fields, [run], [table(0, "t", [], [run], run)]))
 
 
-@settings(deadline=None, max_examples=tries(50))
+@settings(deadline=None, max_examples=tries(25, 250))
 @given(st.tuples(*(numbers(width) for width in WIDTHS)))
 def test_wide_fields_at_any_position(values: tuple[int, ...]) -> None:
     padding = -sum(WIDTHS) % 8 or 8

@@ -20,7 +20,7 @@ from tests.support.namespaces import Arrival, Network, ip, numbers, receive, sen
 from tests.support.needs import needs, needs_root
 
 pytestmark = [
-    pytest.mark.alone,
+    pytest.mark.timed,
     needs_root,
     needs("ip", "ethtool"),
 ]

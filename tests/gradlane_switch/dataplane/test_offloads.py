@@ -80,7 +80,7 @@ def test_datagrams_of_one_frame_are_forwarded_one_by_one(lab: Callable[..., Lab]
     assert made.port(3)["tx"] == {"packets": 40, "bytes": 40 * 1442}
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_datagrams_of_one_frame_leave_at_the_port_s_rate(lab: Callable[..., Lab]) -> None:
     # So slow that the ms by which a busy machine is late are few of its time.
     made = lab("", "", "rate=1mbit,buffer=100kB")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,7 @@ from gradlane import wire
 from gradlane.wire import Kind
 from tests.p4src.packet_bench import Bench
 from tests.p4src.packet_targets import InProcess
+from tests.support.agents import until
 from tests.support.entries import ALWAYS_RED, Entity, budget_share, fabric, job, port_policy, virtual_queue
 from tests.support.gradlane_packets import GRADIENT_HEADERS, H1, H2, gradient
 from tests.support.namespaces import Namespaces, ip, socket_in
@@ -53,6 +55,12 @@ class Receiver(Namespaces):
         ip("-n", self._host, "addr", "add", f"{H2.address6}/64", "dev", "eth0", "nodad")
         # What comes from elsewhere has a way back.
         ip("-n", self._host, "route", "add", "default", "dev", "eth0")
+        # The kernel takes no IPv6 before it has seen that there is a carrier.
+        until(lambda: "state UP" in self._link())
+
+    def _link(self) -> str:
+        command = ["ip", "-n", self._host, "link", "show", "eth0"]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def send(self, frame: bytes) -> None:
         """Puts a frame on the wire."""

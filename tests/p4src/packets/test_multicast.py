@@ -119,7 +119,8 @@ def test_only_gradients_of_a_jobs_aggregators_reach_its_group(groups: Bench, add
 def test_an_aggregator_reaches_its_own_group_alone(groups: Bench) -> None:
     groups.add(*multicast("239.2.0.1", 9, 1, 4), aggregator(2, 9))
     assert groups.drops(H1, to_group(address="239.2.0.1"))
-    assert [copy.port for copy in groups.process(H2, to_group(H2, "239.2.0.1"))] == [1, 4]
+    copies = groups.process(H2, to_group(H2, "239.2.0.1"))
+    assert sorted(copy.port for copy in copies) == [1, 4]  # ports are heard in any order
 
 
 @pytest.mark.parametrize("address", [GROUP4, GROUP6])

@@ -2,7 +2,7 @@
 """Contributions as frames, and a switch beside the model of its slots: each frame must leave it as the model says."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from ipaddress import ip_address
@@ -24,6 +24,7 @@ from tests.support.entries import (
     BUCKETS,
     SUM_MAC,
     SUM_SOURCES,
+    Entity,
     congestion,
     contributor,
     fabric,
@@ -59,7 +60,8 @@ class Place:
     """What a switch has of a job that sums: hosts at its ports, switches beneath it (by port, the bits of the workers
     there), ports towards the root, which take turns by a slice's number, and the bits of the workers `beyond`.
 
-    `group`: its multicast group, which has `ports`; `version`: of IP.
+    `group`: its multicast group, which has `ports`; `version`: of IP. `stands_for`: in a job of more workers than bits,
+    by port, those that the switch there has given to its own children.
     """
 
     hosts: tuple[Host, ...]
@@ -71,6 +73,7 @@ class Place:
     ups: tuple[int, ...] = ()
     beyond: int = 0
     version: int = 4
+    stands_for: Mapping[int, int] = field(default_factory=dict[int, int])
 
     @property
     def here(self) -> int:
@@ -92,7 +95,10 @@ class Place:
         who = {"everybody": self.everybody, "here": self.here}
         found = [sum_tree(job, bucket, **who, up=self.up(bucket), **slots) for bucket in BUCKETS]
         found += [contributor(host.port, self._address(host), job, member(host)) for host in self.hosts]
-        return found + [subtree(port, job, bits) for port, bits in self.beneath.items()]
+        for port, bits in self.beneath.items():
+            told = self.stands_for.get(port)
+            found.append(subtree(port, job, bits) if told is None else subtree(port, job, told, bits))
+        return found
 
     def _address(self, host: Host) -> str:
         return host.address if self.version == 4 else host.address6
@@ -105,17 +111,28 @@ class Place:
         if not result and source.port not in self.beneath:
             return None
         above = source.port == self.up(number)
-        return Contributor(self.beneath.get(source.port, 0), self.everybody, *slots, fabric=True, above=above)
+        told = self.stands_for.get(source.port, 0)
+        return Contributor(self.beneath.get(source.port, 0), self.everybody, *slots, True, above, told)
 
 
-# Two jobs whose workers are all here, with an uplink in their group; one that goes on up; and one of which there
-# are workers here, and beneath two other switches. Two of them have IPv6.
+EVERY = 0xFFFFFFFF
+# Two jobs whose workers are all here, with an uplink in their group; one that goes on up; one of which there are
+# workers here, and beneath two other switches. And two of more workers than bits: one summed above, one here. Some
+# have IPv6.
 JOBS = {
     1: Place((H1, H2, H3), 8, 7, 7, (1, 2, 3, 4, 5)),
     2: Place((H1, H2, H3, H4), 16, 3, 7, (1, 2, 3, 4, 5), version=6),
     3: Place((H2, H4), 32, 7, 8, (2, 4), ups=(5, 8), beyond=0x8001, version=6),
     4: Place((H3,), 64, 7, 9, (3, 6, 7), beneath={6: 0x7, 7: 0xF0}),
-}
+    5: Place(
+        (H1, H3), 128, 7, 10, (1, 3, 6, 7), beneath={6: 0x4, 7: 0x1}, ups=(5, 8),
+        beyond=EVERY & ~(bits_of((H1, H3)) | 0x5), version=6, stands_for={6: 0x7FFFFFFF, 7: 0x6},
+    ),
+    6: Place(
+        (H2,), 136, 7, 11, (2, 6, 7), beneath={6: 0x800000F0, 7: EVERY & ~(bits_of((H2,)) | 0x800000F0)},
+        stands_for={6: 0xFFFF, 7: 0x800000F0},
+    ),
+}  # fmt: skip
 GROUP_PORTS = JOBS[1].ports
 
 
@@ -239,11 +256,12 @@ class SumBench:
 
     def __post_init__(self) -> None:
         if self.of_tofino:
-            self.jobs = {number: replace(place, version=4) for number, place in self.jobs.items()}
+            fit = {number: place for number, place in self.jobs.items() if not place.stands_for}
+            self.jobs = {number: replace(place, version=4) for number, place in fit.items()}
 
     @property
     def of_tofino(self) -> bool:
-        """Whether slices have one size, no IPv6 and no UDP checksums."""
+        """Whether slices have one size, no IPv6 and no UDP checksums, and jobs no more workers than bits."""
         return isinstance(self.bench.target, TofinoSums)
 
     @property
@@ -255,11 +273,11 @@ class SumBench:
         """The frame as the target gets it."""
         return fitted(frame) if self.of_tofino else frame
 
-    def install(self, *more: Iterable[object]) -> None:
-        """The program anew."""
+    def entities(self) -> list[Sequence[Entity]]:
+        """What the switch holds."""
         groups = {place.group: place.ports for place in self.jobs.values()}
         first, *others = groups
-        self.bench.install(
+        return [
             fabric(),
             *(job(number, place.hosts, base=4096 * (number - 1)) for number, place in self.jobs.items()),
             congestion(),
@@ -267,8 +285,11 @@ class SumBench:
             multicast(GROUPS[6], first, *groups[first])[1:],
             [P4MulticastGroupEntry(group, replicas=groups[group]) for group in others],
             *(place.entries(number) for number, place in self.jobs.items()),
-            *more,
-        )
+        ]
+
+    def install(self, *more: Iterable[Entity]) -> None:
+        """The program anew."""
+        self.bench.install(*self.entities(), *more)
 
     def send(self, source: Host | Uplink, frame: bytes, number: int = 1) -> tuple[Event, ...]:
         """A SUM of a worker or of another switch. Checks what leaves, byte by byte; what became of it."""

@@ -2,6 +2,7 @@
 """Random contributions, on each switch, against the model of the slots; and the same fates on both."""
 
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 from finsy import P4Schema
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from gradlane.wire import SUM_WORD, Flag, Kind
 from tests.p4src.packet_bench import Bench
 from tests.p4src.packet_targets import Bmv2, InProcess, Sent
-from tests.p4src.sums.sum_bench import EPOCH, JOBS, SumBench, contribution
+from tests.p4src.sums.sum_bench import EPOCH, EVERY, JOBS, SumBench, contribution
 from tests.support.effort import tries
 from tests.support.gradlane_packets import FAR, U5, UPLINKS, Host, Uplink
 from tests.support.sum_switch import Event
@@ -28,12 +29,12 @@ SEEDS = st.integers(0, 2**64 - 1).map(Random)
 GENERATIONS = (0xFFFFFFFF, 0, 0x7FFFFFFE)
 
 
-def step(random: Random, begin: int, generation: int, lane: int) -> Step:
+def step(random: Random, begin: int, generation: int, lane: int, jobs: Sequence[int]) -> Step:
     """A contribution of a worker of one of the jobs, or what comes from the fabric, in few slots; most go together.
 
     `lane`: bytes that are added together, so that they must have room for the sum.
     """
-    number = random.choice([1, 1, 2, 3, 3, 4, 4])
+    number = random.choice(jobs)
     place = JOBS[number]
     below = [uplink for uplink in UPLINKS if uplink.port in place.beneath]
     above = [U5, *below] if number > 2 or not random.randrange(20) else []
@@ -46,6 +47,9 @@ def step(random: Random, begin: int, generation: int, lane: int) -> Step:
         covers = place.beneath.get(source.port, 0)
         if random.randrange(8) if not covers else not random.randrange(3):
             flags |= Flag.PULL
+        elif source.port in place.stands_for:
+            told = place.stands_for[source.port]
+            members = random.choice([told, told, told, told, told | covers, covers, EVERY, random.getrandbits(32)])
         elif random.randrange(8):
             members = covers & random.getrandbits(32)
     elif not random.randrange(16):
@@ -71,15 +75,12 @@ def step(random: Random, begin: int, generation: int, lane: int) -> Step:
     return number, source, frame
 
 
-def steps(random: Random, count: int, lane: int = SUM_WORD) -> list[Step]:
+def steps(random: Random, count: int, sums: SumBench) -> list[Step]:
     """A sequence, whose slices begin where numbers begin anew, or anywhere."""
     begin = random.choice([0, 0xFFFFFFF8, 0x7FFFFFFC, random.randrange(1 << 32)])
-    return [step(random, begin + n // 20, GENERATIONS[2 * n > count], lane) for n in range(count)]
-
-
-def lane_of(sums: SumBench) -> int:
-    """A Tofino adds 32 bits at a time, the others a word."""
-    return 4 if sums.of_tofino else SUM_WORD
+    lane = 4 if sums.of_tofino else SUM_WORD  # a Tofino adds 32 bits at a time, the others a word
+    jobs = [number for number in (1, 1, 2, 3, 3, 4, 4, 5, 5, 6, 6) if number in sums.jobs]
+    return [step(random, begin + n // 20, GENERATIONS[2 * n > count], lane, jobs) for n in range(count)]
 
 
 def check(sums: SumBench, sequence: list[Step]) -> None:
@@ -96,7 +97,7 @@ def test_every_random_sequence_ends_as_the_model_says(sums: SumBench) -> None:
     @settings(USUAL, max_examples=tries(count))
     @given(SEEDS, st.integers(20, 60))
     def run(random: Random, length: int) -> None:
-        check(SumBench(sums.bench), steps(random, length, lane_of(sums)))
+        check(SumBench(sums.bench), steps(random, length, sums))
 
     run()
 
@@ -106,10 +107,11 @@ def test_random_sequences_reach_every_event_of_every_job(sums: SumBench) -> None
     reached: Counter[tuple[int, Event]] = Counter()
     for seed in range(2):
         it = SumBench(sums.bench)
-        check(it, steps(Random(seed), 150, lane_of(sums)))
+        check(it, steps(Random(seed), 250, sums))
         reached.update(it.events)
     assert {event for _, event in reached} == set(Event)
-    assert {number for number, _ in reached} == set(JOBS)
+    assert {number for number, _ in reached} == set(sums.jobs)
+    assert all(reached[number, Event.RESULT] and reached[number, Event.STALE] for number in sums.jobs)
 
 
 def test_the_same_contributions_have_the_same_fates_on_both_switches(
@@ -118,7 +120,7 @@ def test_the_same_contributions_have_the_same_fates_on_both_switches(
     both = [SumBench(Bench(target, sum_schema)) for target in (sum_in_process, sum_bmv2)]
     for it in both:
         it.install()
-    for number, (_, source, frame) in enumerate(steps(Random(5), 150)):
+    for number, (_, source, frame) in enumerate(steps(Random(5), 200, both[0])):
         fates = [sorted(map(fate, it.bench.process(source, frame))) for it in both]
         assert fates[0] == fates[1], (number, source, frame.hex())
     assert both[0].counted() == both[1].counted()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `gradlane-switch trace` tells of a SUM: what became of it, in which slot, and who is in that."""
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.p4src.packet_bench import Bench
 from tests.p4src.packet_targets import InProcess
 from tests.p4src.sums.sum_bench import H1, H2, H3, JOBS, SumBench, bits_of, contribution, everybody
 from tests.support.gradlane_packets import Host
+from tests.support.paths import DOCS
 from tests.support.sum_switch import Event
 
 NUMBER = 3
@@ -70,6 +72,23 @@ def test_the_text_names_table_slot_members_and_event(sums: SumBench) -> None:
     assert any(line.startswith(f"table aggregation.sum_trees (job = 0x1, bucket = {NUMBER:#x}): hit") for line in lines)
     assert lines[-1] == "dropped: dropped in ingress"
     assert max(map(len, lines)) < 300, "the words of a sum are cut"
+
+
+def test_the_page_shows_what_a_trace_prints(sums: SumBench) -> None:
+    """Its job has other workers and trees, so numbers differ; not that of the job, nor what became of the slice."""
+    trace(sums, H1)
+    page = re.split(r"^```\w*\n", (DOCS / "aggregation.md").read_text(), flags=re.MULTILINE)
+    [shown] = [it for it in page if it.startswith("table GradlaneIngress.aggregation.sum_trees")]
+
+    def words(lines: str) -> list[str]:
+        return [
+            re.sub(r"(?<!job = )(?<!sums\[)0x[0-9a-f]+|(?<=\[)\d+", "N", line.strip()) for line in lines.splitlines()
+        ]
+
+    printed = words(text(trace(sums, H1)))
+    for line in words(shown):
+        pattern = re.escape(line).replace(re.escape("..."), ".*")
+        assert any(re.fullmatch(pattern, it) for it in printed), (line, printed)
 
 
 def test_an_answer_meets_the_virtual_queue_of_its_port(sums: SumBench) -> None:

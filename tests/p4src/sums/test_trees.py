@@ -2,6 +2,7 @@
 """A switch that is one of several: its hosts' sum goes up, that of all comes down; or it adds what others have added.
 
 Job 3 is summed above this switch, h2 and h4 are here. Job 4 is summed here: h3, and the workers behind ports 6 and 7.
+Jobs 5 and 6 are the same with more workers than bits: what is behind a port has some of this switch's own.
 """
 
 from dataclasses import replace
@@ -12,6 +13,7 @@ from gradlane.wire import HEADER_BYTES, Flag, Header, Kind
 from tests.p4src.packet_bench import Count
 from tests.p4src.sums.sum_bench import (
     EPOCH,
+    EVERY,
     JOBS,
     SumBench,
     bits_of,
@@ -23,7 +25,7 @@ from tests.p4src.sums.sum_bench import (
     words,
 )
 from tests.support.entries import UNDRAINED, job, without
-from tests.support.gradlane_packets import H2, H3, H4, U5, U6, U7, U8, Host, Uplink, tags
+from tests.support.gradlane_packets import H1, H2, H3, H4, U5, U6, U7, U8, Host, Uplink, tags
 from tests.support.sum_switch import Event, SumHeader
 
 ABSORBED, RESULT = (Event.CONTRIBUTION,), (Event.CONTRIBUTION, Event.RESULT)
@@ -243,11 +245,12 @@ def test_a_port_without_an_entry_contributes_nothing(sums: SumBench) -> None:
 
 def test_a_job_without_trees_is_not_summed(sums: SumBench) -> None:
     """Nobody takes itself for a root because its tables are not written yet."""
-    sums.jobs = {number: place for number, place in JOBS.items() if number != 3}
+    all_jobs = sums.jobs
+    sums.jobs = {number: place for number, place in all_jobs.items() if number != 3}
     sums.install(job(3, JOBS[3].hosts), without(JOBS[3].entries(3), "sum_trees"))
     for source, frame in ((H2, mine(H2)), (H4, mine(H4)), (U5, from_above())):
         assert sums.bench.drops(source, frame)
-    sums.jobs = JOBS
+    sums.jobs = all_jobs
     assert sums.counted() == {(3, Event.NO_SLOTS): Count(3, 3 * len(sums.fitted(mine(H2))))}
 
 
@@ -270,3 +273,68 @@ def test_no_sum_counts_as_traffic_that_a_tree_should_avoid(sums: SumBench) -> No
     assert sums.send(U5, from_above(), 3) == FROM_ABOVE
     assert sums.send(H2, mine(H2), 3) == ANSWER
     assert sums.bench.cells("routed", range(512)) == {}
+
+
+@pytest.fixture
+def large(sums: SumBench) -> SumBench:
+    if sums.of_tofino:
+        pytest.skip("the program for Tofino sums jobs of up to 32 workers")
+    return sums
+
+
+def of_part(through: Uplink, members: int | None = None, value: int = 1, *, job: int, **fields: int) -> bytes:
+    """A partial sum of job 5 or 6; None: a whole one."""
+    named = JOBS[job].stands_for[through.port] if members is None else members
+    return partial(through, named, words(2, value), job=job, **fields)
+
+
+@pytest.mark.parametrize("through", [U6, U7])
+@pytest.mark.parametrize("number", [5, 6])
+def test_a_partial_that_stands_for_others_counts_if_it_is_whole(large: SumBench, number: int, through: Uplink) -> None:
+    told, bits = JOBS[number].stands_for[through.port], JOBS[number].beneath[through.port]
+    for members in {told ^ 0x2, told ^ 0x80000000, told | bits, bits, EVERY, 0} - {told}:
+        assert large.send(through, of_part(through, members, 90, job=number), number) == STALE
+    assert large.send(through, of_part(through, job=number), number) == ABSORBED
+    assert large.send(through, of_part(through, job=number), number) == DUPLICATE
+    assert large.send(through, of_part(through, told ^ 0x4, 90, job=number), number) == STALE
+    large.check_counters()
+
+
+def test_what_goes_up_names_this_switchs_own_children(large: SumBench) -> None:
+    for through, value in ((U6, 5), (U7, 9)):
+        assert large.send(through, of_part(through, None, value, job=5, number=1), 5) == ABSORBED
+    assert large.send(H1, mine(H1, 1, job=5, number=1), 5) == ABSORBED
+    events, (up,) = large.process(H3, mine(H3, 2, job=5, number=1), 5)
+    assert (events, up.port) == (PARTIAL, 8)
+    payload = datagram_of(up.frame)[HEADER_BYTES:]
+    assert SumHeader.unpack(payload) == SumHeader(1, bits_of((H1, H3)) | 0x5, 1, -3, EPOCH)
+    assert int.from_bytes(payload[12:16], "big") == 17
+    assert large.send(U6, of_part(U6, job=5, number=1), 5) == AGAIN
+    down = partial(U8, EVERY, words(2, 1000), job=5, number=1, flags=Flag.SUM | Flag.PULL)
+    events, sent = large.process(U8, down, 5)
+    assert (events, sorted(copy.port for copy in sent)) == (FROM_ABOVE, [1, 3, 6, 7])
+    assert large.send(U7, of_part(U7, job=5, number=1), 5) == ANSWER
+    events, (reminded,) = large.process(H1, mine(H1, job=5, number=1, members=EVERY, kind=Kind.REPAIR), 5)
+    assert (events, reminded.port) == (AGAIN, 8), "who has the result names all"
+    assert SumHeader.unpack(datagram_of(reminded.frame)[HEADER_BYTES:]).members == EVERY
+    large.check_counters()
+
+
+def test_a_result_of_more_workers_than_bits_names_all_bits(large: SumBench) -> None:
+    assert large.send(U7, of_part(U7, None, 5, job=6), 6) == ABSORBED
+    assert large.send(H2, mine(H2, 7, job=6, members=EVERY), 6) == ABSORBED, "that closes nothing: it knows no epoch"
+    events, sent = large.process(U6, of_part(U6, None, 9, job=6), 6)
+    assert (events, sorted(copy.port for copy in sent)) == (RESULT, [2, 6, 7])
+    payload = datagram_of(sent[0].frame)[HEADER_BYTES:]
+    assert SumHeader.unpack(payload) == SumHeader(1, EVERY, 0, -3, EPOCH)
+    assert int.from_bytes(payload[12:16], "big") == 21
+    assert large.send(U6, of_part(U6, job=6), 6) == ANSWER
+    large.check_counters()
+
+
+def test_who_has_left_somebody_out_reaches_nobody(large: SumBench) -> None:
+    """A worker of such a job names none that may be missing; one that does spoils its own sums alone."""
+    closing = {"members": EVERY, "epoch": EPOCH}
+    events, (up,) = large.process(H1, mine(H1, job=5, **closing), 5)
+    assert events == PARTIAL
+    assert SumHeader.unpack(datagram_of(up.frame)[HEADER_BYTES:]).members == member(H1), "not what is whole above"
