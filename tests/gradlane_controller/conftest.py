@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Switches and controllers that end with their test."""
 
-from collections.abc import Callable, Iterator
+import contextlib
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -51,25 +52,34 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
         it.process.stop()
 
 
-@pytest.fixture
-def run_controller(tmp_path: Path) -> Iterator[Callable[..., Running]]:
-    """Starts `gradlane-controller run` with a fabric file, job files and more arguments; ends it after the test."""
+@contextlib.contextmanager
+def controllers(folder: Path) -> Generator[Callable[..., Running], None, None]:
+    """Starts `gradlane-controller run` with a fabric file, job files and more arguments; ends it at its own end."""
     started: list[Running] = []
 
     def start(fabric: str, *jobs: str, more: tuple[str, ...] = (), http_port: int | None = None) -> Running:
-        arguments = ["--fabric", str(write(tmp_path / "fabric.toml", fabric))]
+        arguments = ["--fabric", str(write(folder / "fabric.toml", fabric))]
         for number, job in enumerate(jobs):
-            arguments += ["--job", str(write(tmp_path / f"job{number}.toml", job))]
-        token_file = tmp_path / "fabric.db.token"
+            arguments += ["--job", str(write(folder / f"job{number}.toml", job))]
+        token_file = folder / "fabric.db.token"
         arguments += ["--token-file", str(token_file)]
         started.append(Running([*arguments, *more], http_port or free_ports(1)[0], token_file))
         return started[-1]
 
-    yield start
-    for each in started:
-        if each.process.poll() is None:
-            each.process.kill()
-        each.process.wait(timeout=PATIENCE)
+    try:
+        yield start
+    finally:
+        for each in started:
+            if each.process.poll() is None:
+                each.process.kill()
+            each.process.wait(timeout=PATIENCE)
+
+
+@pytest.fixture
+def run_controller(tmp_path: Path) -> Iterator[Callable[..., Running]]:
+    """Controllers of one test."""
+    with controllers(tmp_path) as start:
+        yield start
 
 
 def write(path: Path, text: str) -> Path:

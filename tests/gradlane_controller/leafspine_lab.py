@@ -18,7 +18,7 @@ from gradlane.wire import HEADER_BYTES, UDP_PORT, Header, Kind
 from tests.gradlane_controller.controller_process import Running
 from tests.gradlane_controller.running_switches import SwitchProcess, Tunnels, gradlane_switch
 from tests.gradlane_controller.texts import leafspine_text
-from tests.support.agents import until
+from tests.support.agents import pause, until
 from tests.support.gradlane_packets import Gradlane
 from tests.support.ports import free_ports
 
@@ -183,9 +183,9 @@ def stream(lab: Lab) -> Iterator[Stream]:
 
 def wait_until_whole(it: Running) -> None:
     """It says that it is ready also if a switch was late, as on a busy machine: until all are there, and all links."""
-    deadline = time.monotonic() + 120
+    begun = time.monotonic()
     while not (
         it.ask("GET", "/status")[1]["ready"] and all(link["up"] for link in it.ask("GET", "/links")[1]["links"])
     ):
-        assert time.monotonic() < deadline, (it.ask("GET", "/status"), it.ask("GET", "/links"))
-        time.sleep(0.1)
+        assert time.monotonic() < begun + 120, (it.ask("GET", "/status"), it.ask("GET", "/links"))
+        pause(begun)

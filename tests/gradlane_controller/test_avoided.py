@@ -8,10 +8,10 @@ from itertools import permutations
 import pytest
 
 from gradlane import job
+from gradlane_controller.data_plane import BUCKETS
 from gradlane_controller.network import fabric_file
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy import Numbers, assign, desired_entities, summed_jobs
-from gradlane_controller.policy.trees import BUCKETS
 from tests.gradlane_controller.texts import job_text, leafspine_text, summed_text
 
 Edges = set[frozenset[str]]

@@ -7,10 +7,11 @@ from gradlane import wire
 from gradlane.job import policy
 from gradlane.job.file import BUDGET_SLOTS
 from gradlane.job.transport import SUM_SLOTS
+from gradlane_controller.commands.tables import format_table
 from gradlane_controller.data_plane import CLASSES, TRIMMED_BYTES, Reason, SumEvent, Way, sent_cell
 from gradlane_controller.network import fabric
 from gradlane_controller.policy import checks, spreading, trees
-from gradlane_controller.session.counters import JOB_SHIFT, SUM_SHIFT, decode_decision, format_table
+from gradlane_controller.session.counters import JOB_SHIFT, SUM_SHIFT, decode_decision
 from gradlane_switch.ir.program import DROP_PORT
 from tests.support.paths import P4_SOURCE
 

@@ -24,6 +24,8 @@ from tests.gradlane_controller.texts import fabric_text, job_text, leafspine_tex
 from tests.support.agents import pause
 from tests.support.postgresql import BIN, Postgresql
 
+pytestmark = pytest.mark.long
+
 PATIENCE = 60.0
 TAKEOVER_SECONDS = 3.0
 
@@ -277,7 +279,7 @@ def test_who_becomes_primary_at_a_switch_that_is_slow_to_load_its_program_waits_
     assert "VERIFY_AND_COMMIT" in fake_switch.log
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_a_take_over_loses_no_packet_and_takes_less_than_three_seconds(
     target: Target, start: Callable[..., Running], tmp_path: Path
 ) -> None:

@@ -11,6 +11,9 @@ import pytest
 from tests.gradlane_controller.controller_process import PATIENCE, Running
 from tests.gradlane_controller.leafspine_lab import Lab, decided, stream
 from tests.gradlane_controller.texts import job_text, leafspine_text
+from tests.support.agents import pause
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture
@@ -24,10 +27,10 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 2 * PATIENCE
+    begun = time.monotonic()
     while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
+        assert time.monotonic() < begun + 2 * PATIENCE
+        pause(begun)
 
 
 def switch(it: Running, name: str) -> dict:

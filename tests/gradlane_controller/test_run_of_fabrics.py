@@ -12,6 +12,7 @@ from finsy.proto import p4r
 from tests.gradlane_controller.controller_process import PATIENCE
 from tests.gradlane_controller.controller_thread import PIPELINE
 from tests.gradlane_controller.texts import job_text, leafspine_text
+from tests.support.agents import pause
 
 NAMES = "leaf1", "leaf2", "spine1", "spine2"
 LEAF1, LEAF2, SPINE1, SPINE2 = range(4)
@@ -283,7 +284,7 @@ def said(it) -> str:
 
 
 def wait(condition) -> None:
-    end = time.monotonic() + PATIENCE
+    begun = time.monotonic()
     while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+        assert time.monotonic() < begun + PATIENCE
+        pause(begun)

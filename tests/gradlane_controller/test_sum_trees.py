@@ -29,7 +29,7 @@ End = tuple[str, int]
 
 @dataclass
 class Slot:
-    """Of the slice at one switch: whose contributions are in it, and who is accounted for."""
+    """Of the slice at one switch: whose contributions are in it, by rank, and who is accounted for."""
 
     words: Counter[int] = field(default_factory=Counter[int])
     covered: int = 0
@@ -51,23 +51,24 @@ class Walk:
         self.slots: dict[str, Slot] = {}
         self.used: set[End] = set()  # ports between switches by which something has left
         self.got: dict[End, list[Counter[int]]] = {}
-        self.queue: deque[tuple[str, int, Counter[int], bool]] = deque()
+        # To which switch and port, bits of members, ranks, whether it is the result.
+        self.queue: deque[tuple[str, int, int, Counter[int], bool]] = deque()
         self.roots: set[str] = set()
         for worker, port in zip(it.workers, fabric.host_ports(w.host for w in it.workers), strict=True):
             key = (port.number, f"::ffff:{worker.address}")
             member = self.tables[port.switch]["contributors"][key]["member"]
-            self.contribute(port.switch, member, Counter([member]))
+            self.contribute(port.switch, member, Counter([worker.rank]))
             self.run()
 
     def run(self) -> None:
         while self.queue:
-            switch, port, words, result = self.queue.popleft()
+            switch, port, members, words, result = self.queue.popleft()
             if result:
                 self.replicate(switch, words)
-            else:
-                cover = self.tables[switch]["subtrees"][port,]["workers"]
-                assert sum(words) == cover, "a partial sum is of other workers than its port is for"
-                self.contribute(switch, cover, words)
+                continue
+            row = self.tables[switch]["subtrees"][port,]
+            assert members == row["workers"], "a partial sum is of others than its port is for"
+            self.contribute(switch, row.get("bits", members), words)
 
     def contribute(self, switch: str, bits: int, words: Counter[int]) -> None:
         slot, tree = self.slots.setdefault(switch, Slot()), self.tables[switch]["sum_trees"][()]
@@ -81,7 +82,7 @@ class Walk:
                 self.replicate(switch, slot.words)
             else:
                 assert tree["up"] != 0
-                self.leave(switch, tree["up"], slot.words, False)
+                self.leave(switch, tree["up"], slot.covered, slot.words, False)
 
     def replicate(self, switch: str, words: Counter[int]) -> None:
         slot = self.slots[switch]
@@ -89,16 +90,16 @@ class Walk:
         slot.final = True
         group = self.tables[switch]["sum_trees"][()]["group"]
         for port in self.groups[switch][group]:
-            self.leave(switch, port, words, True)
+            self.leave(switch, port, slot.covered, words, True)
 
-    def leave(self, switch: str, port: int, words: Counter[int], result: bool) -> None:
+    def leave(self, switch: str, port: int, members: int, words: Counter[int], result: bool) -> None:
         peer = self.peers.get((switch, port))
         if peer is None:
             assert result
             self.got.setdefault((switch, port), []).append(words)
         else:
             self.used.add((switch, port))
-            self.queue.append((*peer, words, result))
+            self.queue.append((*peer, members, words, result))
 
 
 def rows(entities: Iterable[Entity], number: int, bucket: int) -> dict[str, dict[tuple[object, ...], dict[str, int]]]:
@@ -118,7 +119,7 @@ def rows(entities: Iterable[Entity], number: int, bucket: int) -> dict[str, dict
 def walk(fabric: Fabric, planned: dict[str, list[Entity]], it: Job) -> list[Walk]:
     """A slice of each bucket, all of which must come to everybody, once."""
     walks = [Walk(fabric, planned, it, bucket) for bucket in range(BUCKETS)]
-    everybody = Counter(1 << worker.rank for worker in it.workers)
+    everybody = Counter(worker.rank for worker in it.workers)
     for each in walks:
         ports = {(port.switch, port.number) for port in fabric.host_ports(w.host for w in it.workers)}
         assert {end: list(got) for end, got in each.got.items()} == {end: [everybody] for end in ports}

@@ -3,6 +3,7 @@
 141 (nobody reads what it prints)."""
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -10,6 +11,17 @@ from importlib.metadata import version
 from gradlane import hangup, output
 from gradlane.errors import GradlaneError
 
+# Modules of `commands`, and which each adds.
+SUBJECTS = {
+    "run": ("run",),
+    "validating": ("validate", "check", "schema"),
+    "changing": ("plan", "apply", "drain", "undrain", "export"),
+    "looking": ("status", "counters", "links", "violations"),
+    "top": ("top",),
+    "tuning": ("tuning",),
+    "token": ("token",),
+    "backup": ("backup", "restore"),
+}
 _EXAMPLES = """examples:
   gradlane-controller validate fabric.toml job.toml
   gradlane-controller run --fabric fabric.toml --job job.toml --http 127.0.0.1:9560
@@ -37,7 +49,7 @@ def _run(arguments: Sequence[str]) -> int:
     from gradlane_controller.commands.flags import UsageError
     from gradlane_controller.errors import PipelineError
 
-    options = make_parser().parse_args(arguments)
+    options = make_parser(*arguments[:1]).parse_args(arguments)
     try:
         return options.command(options)
     except KeyboardInterrupt:
@@ -54,10 +66,9 @@ def _run(arguments: Sequence[str]) -> int:
         return 1
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line."""
+def make_parser(asked: str = "") -> argparse.ArgumentParser:
+    """The parser of the command line, or of one command alone: what others import takes longer than most of them."""
     from gradlane.commands import completion
-    from gradlane_controller.commands import backup, changing, looking, run, token, top, tuning, validating
 
     parser = argparse.ArgumentParser(
         prog="gradlane-controller",
@@ -79,8 +90,9 @@ def make_parser() -> argparse.ArgumentParser:
         command.set_defaults(command=function)
         return command
 
-    for subject in (run, validating, changing, looking, top, tuning, token, backup):
-        subject.add(add)
+    for subject, names in SUBJECTS.items():
+        if asked in names or not any(asked in each for each in SUBJECTS.values()):
+            importlib.import_module(f"gradlane_controller.commands.{subject}").add(add)
     text = "print a script with which a shell completes commands, flags and files"
     completion.add(commands.add_parser("completion", help=text, description=f"{text.capitalize()}."), parser)
     return parser

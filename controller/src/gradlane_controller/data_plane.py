@@ -64,6 +64,7 @@ class Way(IntEnum):
 
 
 CLASSES = 8
+BUCKETS = 16  # of p4src/v1model/aggregation.p4: a slice's number modulo this
 TRIMMED_BYTES = {Way.TRIMMED_IPV4: 78, Way.TRIMMED_IPV6: 98}  # that are left of a slice
 PUNTS = tuple(reason for reason in Reason if reason.name.startswith("PUNTED"))
 

@@ -60,10 +60,7 @@ class Journal:
         too many while the store is away the oldest are lost."""
         self._waiting.append(self._row(kind, subject, text, data))
         self.recorded.labels(kind).inc()
-        if len(self._waiting) > WAITING:
-            self._waiting.popleft()
-            self._lost += 1
-            self.lost.inc()
+        self._forget()
         self._new.set()
 
     def after(self, last: int) -> Sequence[Event]:
@@ -111,10 +108,17 @@ class Journal:
             except BaseException:
                 self._lost += lost
                 self._waiting.extendleft(reversed(batch))
+                self._forget()  # others may have come meanwhile
                 raise
             if time.monotonic() > self._thinned_at + THIN_SECONDS:
                 self._thinned_at = time.monotonic()
                 await self._store.run(self._store.update, events.thin)
+
+    def _forget(self) -> None:
+        while len(self._waiting) > WAITING:
+            self._waiting.popleft()
+            self._lost += 1
+            self.lost.inc()
 
     async def _read(self) -> None:
         if not self._recent:

@@ -16,7 +16,10 @@ from tests.gradlane_controller.test_run import command
 from tests.gradlane_controller.test_run_of_sums import SCHEMA
 from tests.gradlane_controller.texts import fabric_text, job_text
 from tests.support.agents import until
+from tests.support.effort import only_thorough
 from tests.support.gradlane_packets import H1, H2, gradient
+
+pytestmark = pytest.mark.long
 
 QUEUE = SCHEMA.meters["virtual_queue"].id
 FRAMES, FRAME_BYTES = 140, 1400  # of a burst: they fit the buffer of 200 kB, and MOST drops half of them yet
@@ -154,6 +157,11 @@ def test_drops_at_idle_ports_raise_the_threshold_at_the_switch_and_that_is_undon
     until(lambda: held(target, H2.port) != PLAIN, lambda: seen(again))
 
 
+@pytest.mark.parametrize(
+    "target",
+    ["gradlane-switch", pytest.param("simple_switch_grpc", marks=only_thorough("the other test has BMv2, too"))],
+    indirect=True,
+)
 def test_without_the_table_nothing_is_tuned_and_nothing_remains(
     target: Target, run_controller: Callable[..., Running], bursts: Callable[[], Bursts]
 ) -> None:

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores of both databases, empty for each test, and a disk that can be filled."""
 
+import contextlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Connection
 
 from gradlane_controller.store import Store
+from gradlane_controller.store.engine import connect, parse
 from tests.support.postgresql import BIN, Postgresql
 
 
@@ -37,6 +40,17 @@ def store(url: str) -> Iterator[Store]:
     it = Store.open(url)
     yield it
     it.close()
+
+
+@contextlib.contextmanager
+def at_work(url: str) -> Generator[Connection]:
+    """A transaction in which a busy machine may pause for longer than in those of a controller."""
+    engine = connect(parse(url), longer=True)
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
 
 
 @pytest.fixture

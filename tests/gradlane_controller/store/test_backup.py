@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 from alembic import command
+from psycopg import Cursor
 from sqlalchemy import Boolean, Engine, Float, Integer, LargeBinary, String, Table, event, select, text
 
 from gradlane_controller.errors import StoreError
 from gradlane_controller.store import Store, events, jobs, lease, schema
 from gradlane_controller.store.backup import BackupError, backup, restore
 from gradlane_controller.store.models import Base
+from tests.gradlane_controller.store.conftest import at_work
+from tests.support.postgresql import Postgresql
 
 Contents = dict[str, list[tuple[Any, ...]]]
 DATA = {"text": "Grüße \n\"'", "list": [1, 2.5, None, {"b64": "x"}]}
@@ -60,9 +63,9 @@ def made_up(table: Table, row: int) -> dict[str, Any]:
     return found
 
 
-def fill(store: Store, rows: int = 3) -> None:
+def fill(url: str, rows: int = 3) -> None:
     """Every table, but for who leads, and who stands by."""
-    with store.engine.begin() as connection:
+    with at_work(url) as connection:
         for table in Base.metadata.sorted_tables:
             if table.name not in ("leadership", "controllers"):
                 connection.execute(table.insert(), [made_up(table, row) for row in range(1, rows + 1)])
@@ -70,14 +73,12 @@ def fill(store: Store, rows: int = 3) -> None:
 
 def contents(url: str) -> Contents:
     """All rows that are restored, by table, without what a restore adds itself."""
-    store = Store.open(url)
-    with store.engine.begin() as connection:
+    with at_work(url) as connection:
         found = {
             table.name: [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key.columns))]
             for table in Base.metadata.sorted_tables
             if table.name not in ("leadership", "controllers")
         }
-    store.close()
     kind = list(Base.metadata.tables["events"].columns.keys()).index("kind")
     found["events"] = [row for row in found["events"] if row[kind] != "restore"]
     return found
@@ -106,7 +107,7 @@ def put(store: Store, name: str, content: str = "text") -> int:
 def test_a_restored_store_has_every_row_of_every_table_in_either_database(
     store: Store, url: str, other: str, file: Path
 ) -> None:
-    fill(store, rows=150)
+    fill(url, rows=150)
     store.close()
     before = contents(url)
     assert set(before) == set(Base.metadata.tables) - {"leadership", "controllers"}
@@ -154,6 +155,28 @@ def test_a_backup_is_of_one_moment(store: Store, url: str, file: Path) -> None:
     assert (job["text"], job["version"], leadership["revision"]) == ("before", first, first)
 
 
+def test_who_pauses_for_longer_than_a_controller_may_still_writes_and_reads_one(
+    server: Postgresql, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two statements, from the connection's first one on."""
+    url, execute = server.make_database(), Cursor.execute
+    store = Store.open(url)
+    put(store, "a")
+    store.close()
+
+    def execute_and_pause(self: "Cursor[Any]", *args: Any, **options: Any) -> "Cursor[Any]":
+        done = execute(self, *args, **options)
+        time.sleep(0.02)
+        return done
+
+    monkeypatch.setattr(Cursor, "execute", execute_and_pause)
+    monkeypatch.setattr("gradlane_controller.store.engine.WAIT_SECONDS", 0.005)
+    backup(url, file)
+    restore(url, file, replace=True)
+    monkeypatch.undo()
+    assert [it[0] for it in contents(url)["jobs"]] == ["a"]
+
+
 def test_nothing_is_restored_while_a_controller_leads_or_stands_by(store: Store, url: str, file: Path) -> None:
     put(store, "a")
     backup(url, file)
@@ -171,7 +194,7 @@ def test_nothing_is_restored_while_a_controller_leads_or_stands_by(store: Store,
 
 
 def test_what_a_store_has_is_replaced_only_if_that_is_said(store: Store, url: str, other: str, file: Path) -> None:
-    fill(store)
+    fill(url)
     store.close()
     backup(url, file)
     target = Store.open(other)
@@ -217,7 +240,7 @@ BAD: list[tuple[Callable[[list[Any]], Any], str]] = [
 
 
 def test_a_bad_file_changes_nothing(store: Store, url: str, file: Path) -> None:
-    fill(store)
+    fill(url)
     backup(url, file)
     rewritten(file, lambda lines: lines.sort(key=lambda it: isinstance(it, list) and it[0] == "tokens"))  # come last
     put(store, "mine")
@@ -234,7 +257,7 @@ def test_a_bad_file_changes_nothing(store: Store, url: str, file: Path) -> None:
 
 
 def test_a_file_that_is_cut_off_or_damaged_anywhere_changes_nothing(store: Store, url: str, file: Path) -> None:
-    fill(store)
+    fill(url)
     backup(url, file)
     whole = file.read_bytes()
     put(store, "mine")
@@ -306,17 +329,15 @@ def test_events_go_on_from_the_last_one_that_anybody_has_seen(store: Store, url:
 def test_a_store_of_an_older_version_is_written_as_it_is_and_brought_up_to_date_when_it_is_restored(
     url: str, other: str, file: Path
 ) -> None:
-    old = Store(url)
-    with old.engine.begin() as connection:
+    with at_work(url) as connection:
         command.upgrade(schema.configuration(connection), "0004")
         connection.execute(
             text("INSERT INTO tokens (id, name, scope, digest, created) VALUES ('i', 'n', 3, :digest, :created)"),
             {"digest": b"\0" * 32, "created": datetime.now(timezone.utc) - timedelta(days=1)},
         )
     assert backup(url, file).revision == "0004"
-    with old.engine.begin() as connection:
+    with at_work(url) as connection:
         assert schema.revision(connection, "") == "0004"  # whose controller goes on with it
-    old.close()
     assert restore(other, file, replace=False).rows == {"tokens": 1, "leadership": 1}
     (token,) = contents(other)["tokens"]
     assert (token[0], token[1], token[3], token[-1]) == ("i", "n", b"\0" * 32, None)

@@ -2,6 +2,7 @@
 """The timeline as controllers tell it and read it."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -79,24 +80,32 @@ def test_who_starts_later_has_what_was_before_and_what_waits_at_the_end_is_kept(
     play(look, second)
 
 
+@pytest.mark.parametrize("slow", [False, True])
 def test_while_the_store_is_away_the_latest_wait_and_the_oldest_are_counted(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store, monkeypatch: pytest.MonkeyPatch, slow: bool
 ) -> None:
+    """Also if it takes the first one, and says only after the others have come that it can't."""
     monkeypatch.setattr(journal, "WAITING", 5)
     monkeypatch.setattr(journal, "LOOK_SECONDS", 0.05)
     it = Journal(store, "a")
     whole = Store.append
 
+    answers = threading.Event()
+
     def refuse(*_: Any) -> None:
+        assert answers.wait(30)
         raise StoreError("gone")
 
     async def run() -> None:
         monkeypatch.setattr(Store, "append", refuse)
+        if not slow:
+            answers.set()
         for number in range(8):
             begun = time.monotonic()
             it.record("job", "x", str(number))
             assert time.monotonic() < begun + 1
             await asyncio.sleep(0.02)
+        answers.set()
         await until(lambda: it.problem)
         assert "gone" in it.problem
         assert it.after(0) == []

@@ -4,12 +4,14 @@
 import re
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import Engine, event, text
 
 from gradlane_controller.errors import StoreError
 from gradlane_controller.store import Store, jobs, lease, schema
+from gradlane_controller.store.engine import parse
 from gradlane_controller.store.models import Base
 
 
@@ -41,10 +43,16 @@ def test_who_opens_it_after_that_is_told_that_it_is_of_a_newer_version(newer: St
 
 
 def test_every_migration_only_adds(tmp_path: Path) -> None:
-    it, found = Store(f"sqlite:///{tmp_path}/new.db"), list[str]()
-    event.listen(it.engine, "before_cursor_execute", lambda _1, _2, said, *_: found.append(" ".join(said.split())))
-    schema.upgrade(it.engine, "new")
-    it.close()
+    found = list[str]()
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        found.append(" ".join(statement.split()))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        schema.upgrade(parse(f"sqlite:///{tmp_path}/new.db"))
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
     changes = [said for said in found if not re.match("SELECT|PRAGMA|BEGIN", said)]
     assert sum(said.startswith("CREATE TABLE") for said in changes) > 5
     table = r"(CREATE (UNIQUE )?(TABLE|INDEX) |INSERT INTO leadership |(UPDATE|INSERT INTO) alembic_version )"

@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from gradlane_controller.errors import ChangedMeanwhileError, StoreError
 from gradlane_controller.store import Store, events, jobs, lease, schema
-from gradlane_controller.store.engine import LOG_BYTES, wait_longer
-from tests.gradlane_controller.store.conftest import fill, row
+from gradlane_controller.store.engine import LOG_BYTES
+from tests.gradlane_controller.store.conftest import at_work, fill, row
 from tests.support.needs import needs_root
 from tests.support.postgresql import Postgresql
 
@@ -175,24 +175,21 @@ def test_those_who_stand_by_say_whom_they_reach(store: Store, monkeypatch: pytes
         assert connection.execute(text("SELECT holder FROM controllers")).scalars().all() == ["d"]
 
 
-def test_models_and_migrations_make_the_same_tables(store: Store) -> None:
-    with store.engine.begin() as connection:
-        wait_longer(connection)
+def test_models_and_migrations_make_the_same_tables(store: Store, url: str) -> None:
+    with at_work(url) as connection:
         command.check(schema.configuration(connection))
 
 
 def test_a_store_of_the_first_version_is_brought_up_to_date(url: str) -> None:
     old = Store(url)
-    with old.engine.begin() as connection:
-        wait_longer(connection)
+    with at_work(url) as connection:
         command.upgrade(schema.configuration(connection), "0001")
     number = lead(old)
     old.write(jobs.put, number, "a", "text")
     old.close()
     store = Store.open(url)
     assert names(store) == {"a": "text"}
-    with store.engine.begin() as connection:
-        wait_longer(connection)
+    with at_work(url) as connection:
         command.check(schema.configuration(connection))
     store.close()
 

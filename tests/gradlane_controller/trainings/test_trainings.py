@@ -88,6 +88,7 @@ def test_all_ranks_get_the_same_file_once_all_are_there(live: Server, fake_switc
         (1, "h2", "10.0.2.2"),
     ]
     assert (made.transport.rate, str(made.transport.multicast), made.loss.push) == (50_000_000, "239.1.0.1", 0.03)
+    assert made.racks is None, "both are at one switch"
     assert made.id != demo.id
     assert made.slots.base > demo.slots.last
     assert len(made.key) == 16

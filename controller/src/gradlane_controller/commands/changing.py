@@ -12,7 +12,7 @@ from gradlane import GradlaneError, job, toml_file
 from gradlane_controller import client
 from gradlane_controller.commands import flags
 from gradlane_controller.commands.flags import UsageError
-from gradlane_controller.session.counters import format_table
+from gradlane_controller.commands.tables import format_table
 
 _JSON = "application/json"
 _SECONDS = 60.0  # a drain waits for every switch

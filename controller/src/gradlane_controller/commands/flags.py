@@ -7,7 +7,6 @@ from pathlib import Path
 
 from gradlane import GradlaneError
 from gradlane_controller.client import DEFAULT_ADDRESS
-from gradlane_controller.desired.pipeline import DEFAULT_FOLDER
 
 Add = Callable[[str, Callable[[argparse.Namespace], int], str], argparse.ArgumentParser]
 """Adds a command of that name, which runs that function, with a line of help."""
@@ -25,6 +24,8 @@ def files(parser: argparse.ArgumentParser) -> None:
 
 def programs(parser: argparse.ArgumentParser) -> None:
     """--p4-dir."""
+    from gradlane_controller.desired.pipeline import DEFAULT_FOLDER
+
     parser.add_argument(
         "--p4-dir",
         type=Path,

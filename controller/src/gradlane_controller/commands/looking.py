@@ -7,9 +7,8 @@ from typing import Any
 
 from gradlane_controller import client
 from gradlane_controller.commands import flags
-from gradlane_controller.data_plane import CLASSES
-from gradlane_controller.policy.trees import BUCKETS
-from gradlane_controller.session.counters import format_counters, format_table
+from gradlane_controller.commands.tables import format_counters, format_table
+from gradlane_controller.data_plane import BUCKETS, CLASSES
 
 
 def add(command: flags.Add) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from gradlane_controller import client
 from gradlane_controller.commands import flags
-from gradlane_controller.session.counters import format_table
+from gradlane_controller.commands.tables import format_table
 
 if TYPE_CHECKING:
     from gradlane_controller.api.tokens import Tokens

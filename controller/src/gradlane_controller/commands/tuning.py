@@ -9,7 +9,7 @@ from gradlane import toml_file
 from gradlane_controller import client
 from gradlane_controller.commands import flags
 from gradlane_controller.commands.flags import UsageError
-from gradlane_controller.session.counters import format_table
+from gradlane_controller.commands.tables import format_table
 
 _JOB = {"name", "text", "state", "undoable", "reason"}
 

@@ -13,6 +13,7 @@ from gradlane.toml_file import FileError
 from gradlane_controller.api import listening
 from gradlane_controller.commands import flags, reloading, run
 from gradlane_controller.commands.flags import UsageError
+from gradlane_controller.commands.tables import format_table
 from gradlane_controller.desired.describing import describe
 from gradlane_controller.desired.pipeline import Programs
 from gradlane_controller.desired.plan import load_jobs, make_plan
@@ -20,7 +21,6 @@ from gradlane_controller.network import fabric_file
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.fabric_file import FabricError
 from gradlane_controller.network.fabric_schema import fabric_schema
-from gradlane_controller.session.counters import format_table
 from gradlane_controller.trainings.templates import Templates
 
 

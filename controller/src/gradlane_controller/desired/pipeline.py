@@ -6,7 +6,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from finsy import P4DigestEntry, P4IndirectAction, P4MeterEntry, P4MulticastGroupEntry, P4Schema, P4TableEntry
+from finsy import (
+    P4DigestEntry,
+    P4IndirectAction,
+    P4MeterEntry,
+    P4MulticastGroupEntry,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+)
 from google.protobuf.text_format import ParseError
 
 from gradlane_controller.errors import PipelineError
@@ -62,9 +70,11 @@ def load(folder: Path, name: str = PLAIN) -> Pipeline:
 
 
 def check_capacity(pipeline: Pipeline, switch: str, entities: Iterable[Entity]) -> None:
-    """Checks that every table of a switch has room for its entries. Raises PipelineError that names the table."""
+    """Checks that every table of a switch has room for its entries, and their actions. Raises PipelineError that names
+    the table."""
     entities = list(entities)
     tables = [entity for entity in entities if isinstance(entity, P4TableEntry)]
+    _check_actions(pipeline, switch, tables)
     counts = Counter(entity.table_id for entity in tables)
     for entity in tables:
         if isinstance(entity.action, P4IndirectAction):
@@ -78,6 +88,18 @@ def check_capacity(pipeline: Pipeline, switch: str, entities: Iterable[Entity]) 
             raise PipelineError(
                 f"table {name} of switch {switch!r} holds {sizes[name]} entries and {count} are needed; use fewer "
                 "ports, ranks or rules"
+            )
+
+
+def _check_actions(pipeline: Pipeline, switch: str, tables: Iterable[P4TableEntry]) -> None:
+    """A program for Tofino lacks one: that of sums in jobs of more workers than bits."""
+    needed = {(it.table_id, it.action.name) for it in tables if isinstance(it.action, P4TableAction)}
+    for table, action in sorted(needed):
+        if action not in {ref.alias for ref in pipeline.schema.tables[table].actions}:
+            right = "at most 32 workers in a job that switches sum, or " if action == "stand_for" else ""
+            raise PipelineError(
+                f"table {table} of switch {switch!r} has no action {action} in {pipeline.p4info}; it takes {right}the "
+                "program of this version"
             )
 
 

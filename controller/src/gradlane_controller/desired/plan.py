@@ -13,7 +13,7 @@ from gradlane_controller.desired.pipeline import Programs, check_capacity, count
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import End
 from gradlane_controller.policy import Entity, Numbers, assign, desired_entities, summed_jobs
-from gradlane_controller.policy.sums import SummedJob, place
+from gradlane_controller.policy.sums import BECAME_OTHERS, SummedJob, place
 from gradlane_controller.policy.tuning import Tuning
 
 
@@ -50,7 +50,8 @@ class Plan:
             return None
         found = self.summed.get(it.id)
         if found is None:
-            return {"switches": [], "slots": None, "roots": {}, "reason": place(self.fabric, it)[1]}
+            reason = place(self.fabric, it)[1] or BECAME_OTHERS
+            return {"switches": [], "slots": None, "roots": {}, "reason": reason}
         base = found.sums.base
         return {
             "switches": [switch.name for switch in self.fabric.switches if switch.name in found.sums.switches],

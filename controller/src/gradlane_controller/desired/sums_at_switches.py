@@ -40,15 +40,16 @@ class SumsAtSwitches:
         epoch = held.epoch
         if epoch is None:
             epoch = after(own.epochs.get(name, 1)) if name in self._read else random.randint(1, EPOCHS)
-        sums = own.sums
+        sums, withheld, wanted = own.sums, own.withheld, HeldSums.of(plan.entities[name])
         if name not in self._read:
             # Those that switches have are first: nobody may change them under running jobs.
             read = {number: Sums(base) for number, base in held.bases.items()}
             sums = read | {number: it for number, it in sums.items() if number not in read}
+            withheld |= held.others(wanted) & {it.id for it in plan.jobs.values() if not it.sums_name_workers}
         self._read.add(name)
-        if started and held.parts != HeldSums.of(plan.entities[name]).parts:
+        if started and held.parts != wanted.parts:
             self.lacking.add(name)
-        return replace(own, sums=sums, epochs={**own.epochs, name: epoch})
+        return replace(own, sums=sums, epochs={**own.epochs, name: epoch}, withheld=withheld)
 
     def leave_out(self, before: Plan, plan: Plan, away: Iterable[str]) -> None:
         """Switches that are away lack their part of a new plan if it is another one."""

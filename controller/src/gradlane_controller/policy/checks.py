@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from itertools import combinations, pairwise
 
 from gradlane.job import Job, JobError, Member
+from gradlane_controller.data_plane import BUCKETS
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.policy.thresholds import frame_bytes, thresholds
-from gradlane_controller.policy.trees import BUCKETS
 from gradlane_controller.policy.usage import Usage
 
 MAX_JOBS = 255  # JOBS of p4src/shared/types.p4

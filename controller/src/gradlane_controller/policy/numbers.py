@@ -13,17 +13,19 @@ from gradlane_controller.policy.sums import Sums, assign_slots
 @dataclass(frozen=True)
 class Numbers:
     """By job id: each job's index, from 1, and where it is summed, of those that are. `epochs`: by switch, see
-    SummedJob."""
+    SummedJob. `withheld`: ids of jobs that are not summed until they have been taken out, as they BECAME_OTHERS."""
 
     indices: Mapping[int, int] = field(default_factory=dict[int, int])
     sums: Mapping[int, Sums] = field(default_factory=dict[int, Sums])
     epochs: Mapping[str, int] = field(default_factory=dict[str, int])
+    withheld: frozenset[int] = frozenset()
 
 
 def assign(fabric: Fabric, jobs: Iterable[Job], known: Numbers | None = None) -> Numbers:
     """The jobs' numbers: the known ones where they can stay. Raises JobError for a job that gets no slots for sums."""
     jobs, known = tuple(jobs), known or Numbers()
-    return Numbers(_assign_indices(jobs, known.indices), assign_slots(fabric, jobs, known.sums), known.epochs)
+    sums, withheld = assign_slots(fabric, jobs, known.sums, known.withheld)
+    return Numbers(_assign_indices(jobs, known.indices), sums, known.epochs, withheld)
 
 
 def _assign_indices(jobs: Iterable[Job], known: Mapping[int, int]) -> dict[int, int]:

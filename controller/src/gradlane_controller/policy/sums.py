@@ -2,8 +2,8 @@
 """Sums of workers' gradients in switches: in which ones, in which of their slots, and who contributes to what."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from ipaddress import IPv6Network
+from dataclasses import dataclass, field, replace
+from ipaddress import IPv6Address, IPv6Network
 from typing import Any
 
 from finsy import Action, Match, P4TableAction, P4TableEntry
@@ -11,23 +11,33 @@ from finsy import Action, Match, P4TableAction, P4TableEntry
 from gradlane.job import Job, JobError
 from gradlane.job.transport import SUM_SLOTS
 from gradlane.toml_file import Address
+from gradlane_controller.data_plane import BUCKETS
 from gradlane_controller.network.fabric import Fabric
 from gradlane_controller.network.links import End, probe_address
 from gradlane_controller.policy.entities import Entity, group_number, mapped
-from gradlane_controller.policy.trees import BUCKETS, Tree, Ways, find_trees
+from gradlane_controller.policy.members import Children, Members, children_of, crowd, has_others
+from gradlane_controller.policy.trees import Tree, Ways, find_trees
 
-SUM_TABLES = ("sum_trees", "subtrees")
+SUM_TABLES = ("sum_trees", "subtrees", "contributors")
+BECAME_OTHERS = (
+    "its trees have become others with the fabric file, and with more than 32 workers what is on its way could be "
+    "taken for a sum of others; end it, take it out, and put it in again"
+)
 _NOBODY = IPv6Network("100::/64")  # of no host (RFC 6666)
-_OF_PART = ("job", "bucket", "all", "here", "slot_base", "slot_mask", "ingress_port", "workers")
+_OF_PART = (
+    "job", "bucket", "all", "here", "slot_base", "slot_mask", "ingress_port", "workers", "bits", "source", "member",
+)  # fmt: skip
+_Part = tuple[tuple[str, object], ...]
 
 
 @dataclass(frozen=True)
 class Sums:
     """Along which trees a job is summed, and its slots: from `base` on as many as its file wants, a multiple of which
-    `base` is; the same at every switch of its trees."""
+    `base` is; the same at every switch of its trees. `children`: of each switch, if these have the bits."""
 
     base: int
     trees: tuple[Tree, ...] = ()
+    children: Children = field(default_factory=dict[str, tuple[str, ...]])
 
     @property
     def switches(self) -> frozenset[str]:
@@ -50,7 +60,10 @@ def place(fabric: Fabric, job: Job) -> tuple[tuple[Tree, ...], str]:
     if not trees:
         names = " and ".join(map(repr, edges))
         return (), f"no path leads from {names} to one switch over such with `aggregation = true` in {fabric.file}"
-    return trees, ""
+    children = children_of(fabric, job, trees)
+    crowded = [crowd(job, tree, children) for tree in trees]
+    fit = tuple(tree for tree, reason in zip(trees, crowded, strict=True) if not reason)
+    return fit, "" if fit else crowded[0]
 
 
 def _gateway(fabric: Fabric, switch: str, family: int) -> tuple[str, Address] | None:
@@ -59,28 +72,39 @@ def _gateway(fabric: Fabric, switch: str, family: int) -> tuple[str, Address] | 
     return next(((mac, address) for mac, address in gateways if address is not None), None)
 
 
-def assign_slots(fabric: Fabric, jobs: Iterable[Job], known: Mapping[int, Sums]) -> dict[int, Sums]:
+def assign_slots(
+    fabric: Fabric, jobs: Iterable[Job], known: Mapping[int, Sums], withheld: Collection[int]
+) -> tuple[dict[int, Sums], frozenset[int]]:
     """By job id, trees and slots of all that are summed: the known slots if they suit, in that order, else the lowest
-    that are free.
+    that are free. And the ids of those that are not, as they BECAME_OTHERS, now or before (`withheld`).
 
     Raises JobError for a job that does not fit beside the others.
     """
-    wanted = {job.id: (job, trees) for job in jobs if (trees := place(fabric, job)[0])}
+    wanted: dict[int, tuple[Job, Sums]] = {}
+    others: set[int] = set()
+    for job in jobs:
+        trees, _ = place(fabric, job)
+        children = {} if job.sums_name_workers else children_of(fabric, job, trees)
+        found = known.get(job.id)
+        if job.id in withheld or (found is not None and has_others(job, found.children, children)):
+            others.add(job.id)
+        elif trees:
+            wanted[job.id] = job, Sums(0, trees, children)
     kept: dict[int, tuple[Job, Sums]] = {}
     for number, found in known.items():
         if number in wanted:
-            job, trees = wanted[number]
-            sums = Sums(found.base, trees)
+            job, anywhere = wanted[number]
+            sums = replace(anywhere, base=found.base)
             if _fits(sums, job, kept.values()):
                 kept[number] = job, sums
-    for number, (job, trees) in wanted.items():
+    for number, (job, anywhere) in wanted.items():
         if number not in kept:
-            free = (Sums(base, trees) for base in range(0, SUM_SLOTS, job.transport.sum_slots))
+            free = (replace(anywhere, base=base) for base in range(0, SUM_SLOTS, job.transport.sum_slots))
             sums = next((sums for sums in free if _fits(sums, job, kept.values())), None)
             if sums is None:
-                raise _too_many(job, Sums(0, trees).switches, kept.values())
+                raise _too_many(job, anywhere.switches, kept.values())
             kept[number] = job, sums
-    return {number: sums for number, (_, sums) in kept.items()}
+    return {number: sums for number, (_, sums) in kept.items()}, frozenset(others)
 
 
 def _fits(sums: Sums, job: Job, others: Iterable[tuple[Job, Sums]]) -> bool:
@@ -115,7 +139,15 @@ class HeldSums:
 
     bases: Mapping[int, int]
     epoch: int | None
-    parts: frozenset[tuple[tuple[str, object], ...]]
+    parts: frozenset[_Part]
+
+    def others(self, wanted: "HeldSums") -> set[int]:
+        """Ids of jobs of which it holds bits that are not what is wanted of it."""
+        return {int(str(dict(part)["job"])) for part in self._bits() - wanted._bits()}
+
+    def _bits(self) -> frozenset[_Part]:
+        """Without slots, which are a job's whatever the bits stand for."""
+        return frozenset(tuple(it for it in part if not it[0].startswith("slot_")) for part in self.parts)
 
     @staticmethod
     def of(entities: Iterable[Entity]) -> "HeldSums":
@@ -127,6 +159,9 @@ class HeldSums:
             if not isinstance(it, P4TableEntry) or it.table_id not in SUM_TABLES or not it.match:
                 continue
             values: dict[str, Any] = {**it.match, **(it.action.args if isinstance(it.action, P4TableAction) else {})}
+            if "source" in values:
+                values["source"] = int(IPv6Address(values["source"]))
+                values.pop("ingress_port", None)  # a host has the same bit at whatever port of the switch
             if "epoch" in values:
                 bases[values["job"]], epoch = values["slot_base"], values["epoch"]
             parts.add(tuple((name, values[name]) for name in _OF_PART if name in values))
@@ -150,6 +185,7 @@ class SummedJob:
         self.job, self.sums, self._fabric = job, sums, fabric
         self.ways = Ways(fabric, sums.trees, down, lacking, loads, avoided)
         self._workers = list(zip(job.workers, fabric.host_ports(it.host for it in job.workers), strict=True))
+        self._members = Members(job, sums.children, self._workers)
 
     def entries(self, switch: str, epoch: int) -> list[Entity]:
         """Whose gradients and whose partial sums this switch adds up, and where sums go, for each bucket.
@@ -164,7 +200,7 @@ class SummedJob:
             P4TableEntry(
                 "contributors",
                 match=Match(ingress_port=port.number, source=mapped(worker.address), job=self.job.id),
-                action=Action("contribute", member=1 << worker.rank),
+                action=Action("contribute", member=self._members.of(switch, worker)),
             )
             for worker, port in self._workers
             if port.switch == switch
@@ -174,7 +210,7 @@ class SummedJob:
             P4TableEntry(
                 "subtrees",
                 match=Match(ingress_port=link.peer_number, job=self.job.id),
-                action=Action("cover", workers=self._bits(tree, child)),
+                action=self._members.partial(tree, switch, child),
             )
             for child, tree in sorted(children.items())
             for link in self.ways.links(child, switch)
@@ -184,8 +220,8 @@ class SummedJob:
             parent = tree.parents.get(switch)
             action = Action(
                 "sum_at",
-                all=(1 << len(self.job.workers)) - 1,
-                here=self._bits(tree, switch),
+                all=self._members.everybody,
+                here=self._members.here(tree, switch),
                 up=0 if parent is None else self.ways.link(switch, parent, bucket).number,
                 group=groups[self._replicas(switch, bucket)],
                 slot_base=self.sums.base,
@@ -202,7 +238,7 @@ class SummedJob:
         if switch not in self.sums.switches:
             return {}
         replicas = dict.fromkeys(self._replicas(switch, bucket) for bucket in range(BUCKETS))
-        return {ports: group_number(self.job, len(self.job.aggregators) + n) for n, ports in enumerate(replicas)}
+        return {ports: group_number(self.job, self.job.multicast_addresses - 1 + n) for n, ports in enumerate(replicas)}
 
     def _replicas(self, switch: str, bucket: int) -> tuple[int, ...]:
         down = {
@@ -210,10 +246,6 @@ class SummedJob:
             for child in self.ways.tree(switch, bucket).children[switch]
         }
         return tuple(sorted({port.number for _, port in self._workers if port.switch == switch} | down))
-
-    def _bits(self, tree: Tree, switch: str) -> int:
-        """Of the workers beneath a switch."""
-        return sum(1 << worker.rank for worker, port in self._workers if port.switch in tree.beneath[switch])
 
     def _source(self, switch: str) -> tuple[str, Address]:
         """The addresses of what the switch makes. Where it goes to hosts, that is an address which none of them has:

@@ -11,12 +11,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from gradlane_controller.data_plane import BUCKETS
 from gradlane_controller.network.fabric import Fabric, LinkPort
 from gradlane_controller.network.links import End
 from gradlane_controller.network.topology import Topology
 from gradlane_controller.policy.sharing import Room, moved, spread
-
-BUCKETS = 16  # of p4src/v1model/aggregation.p4: a slice's number modulo this
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from sqlalchemy.orm import Session
 from gradlane.toml_file import FileError
 from gradlane_controller.errors import StoreError
 from gradlane_controller.store import lease, schema
-from gradlane_controller.store.engine import check_room, connect, failure, parse, reading, settle, shown, wait_longer
+from gradlane_controller.store.engine import check_room, connect, failure, parse, reading, settle, shown
 from gradlane_controller.store.models import Base, EventRow, LeadershipRow
 
 FORMAT = "gradlane store 1"
@@ -58,10 +58,9 @@ def backup(url: str, file: Path) -> Done:
     where = parse(url)
     if where.drivername == "sqlite" and not Path(str(where.database)).exists():
         raise StoreError(f"{shown(where)}: there is no such file")
-    engine = connect(where)
+    engine = connect(where, longer=True)
     try:
         with _new(file) as output, _whole(engine).begin() as connection:
-            wait_longer(connection)
             return _write(connection, output, shown(where))
     except SQLAlchemyError as problem:
         raise failure(where, problem) from None
@@ -79,11 +78,10 @@ def restore(url: str, file: Path, *, replace: bool) -> Done:
     name = shown(where)
     with _opened(file) as lines:
         done = _head(file, lines)
-        engine = connect(where)
+        engine = connect(where, longer=True)
         try:
             check_room(where)
             with engine.begin() as connection:  # on SQLite that is the lock
-                wait_longer(connection)
                 schema.lock(connection)
                 last = _clear(connection, name, replace=replace)
                 command.upgrade(schema.configuration(connection), done.revision)

@@ -66,7 +66,7 @@ class Store:
         who do so, and as long as a statement may take."""
         store = cls(url)
         try:
-            schema.upgrade(store.engine, store.name)
+            schema.upgrade(store._url)
             settle(store.engine)
             reserve(store._url)
         except SQLAlchemyError as problem:

@@ -8,14 +8,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from gradlane_controller.errors import StoreError
 
 WAIT_SECONDS = 1.0  # for a lock, or for a connection of the pool
 STATEMENT_SECONDS = 2.0
-LONGER_SECONDS = 60  # that a statement, or a pause between two, may take where the whole store is at work
+LONGER_SECONDS = 60.0  # that a statement, or a pause between two, may take where the whole store is at work
 CONNECT_SECONDS = 2  # the least that libpq takes
 POOL = 4
 LOG_BYTES = 1 << 20  # of SQLite's write-ahead log, that are reserved,
@@ -47,10 +47,12 @@ def shown(url: URL) -> str:
     return f"store {url.render_as_string(hide_password=True)}"
 
 
-def connect(url: URL) -> Engine:
-    """Nothing is opened yet, but a file made that only its owner may read. Raises StoreError."""
+def connect(url: URL, *, longer: bool = False) -> Engine:
+    """Nothing is opened yet, but a file made that only its owner may read. `longer`: for what is at work on the whole
+    store; from the first statement on it may take longer than a controller. Raises StoreError."""
     if url.drivername == "sqlite":
         return _sqlite(url)
+    statement, pause = (LONGER_SECONDS, LONGER_SECONDS) if longer else (STATEMENT_SECONDS, WAIT_SECONDS)
     return create_engine(
         url,
         pool_size=POOL,
@@ -59,8 +61,8 @@ def connect(url: URL) -> Engine:
         pool_pre_ping=True,  # the server may have been started anew
         connect_args={
             "connect_timeout": CONNECT_SECONDS,
-            "options": f"-c statement_timeout={STATEMENT_SECONDS:g}s -c lock_timeout={WAIT_SECONDS:g}s "
-            f"-c idle_in_transaction_session_timeout={WAIT_SECONDS:g}s",
+            "options": f"-c statement_timeout={statement:g}s -c lock_timeout={WAIT_SECONDS:g}s "
+            f"-c idle_in_transaction_session_timeout={pause:g}s",
             "tcp_user_timeout": int(1000 * STATEMENT_SECONDS),
             "keepalives_idle": 1,
             "keepalives_interval": 1,
@@ -118,13 +120,6 @@ _REMEDIES: Mapping[str, str] = {
     "is not a database": "name another file",
     "password": "the URL, or a file .pgpass, has to have it",
 }
-
-
-def wait_longer(connection: Connection) -> None:
-    """Until the transaction ends: what is at work in it may take longer than what a controller does."""
-    if connection.dialect.name == "postgresql":
-        for setting in ("statement_timeout", "idle_in_transaction_session_timeout"):
-            connection.execute(text(f"SET LOCAL {setting} = '{LONGER_SECONDS}s'"))
 
 
 def _sqlite(url: URL) -> Engine:

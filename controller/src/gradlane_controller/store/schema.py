@@ -7,10 +7,10 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import URL, Connection, func, select
 
 from gradlane_controller.errors import StoreError
-from gradlane_controller.store.engine import wait_longer
+from gradlane_controller.store.engine import connect, shown
 
 _LOCK = 0x6772616C  # of PostgreSQL's advisory locks
 
@@ -23,17 +23,20 @@ def configuration(connection: Connection) -> Config:
     return it
 
 
-def upgrade(engine: Engine, name: str) -> None:
+def upgrade(url: URL) -> None:
     """Nothing if all is up to date. Raises StoreError that names a store of a newer version."""
     newest, *_ = revisions()
-    with engine.begin() as connection:
-        if revision(connection, name) == newest:
-            return
-    with engine.begin() as connection:  # on SQLite that is the lock
-        wait_longer(connection)
-        lock(connection)
-        if revision(connection, name) != newest:  # still
-            command.upgrade(configuration(connection), "head")
+    engine, name = connect(url, longer=True), shown(url)
+    try:
+        with engine.begin() as connection:
+            if revision(connection, name) == newest:
+                return
+        with engine.begin() as connection:  # on SQLite that is the lock
+            lock(connection)
+            if revision(connection, name) != newest:  # still
+                command.upgrade(configuration(connection), "head")
+    finally:
+        engine.dispose()
 
 
 def lock(connection: Connection) -> None:

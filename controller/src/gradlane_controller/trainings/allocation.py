@@ -12,8 +12,8 @@ from gradlane import GradlaneError
 from gradlane.job import Job
 from gradlane.job.file import BUDGET_SLOTS, Slots
 from gradlane.toml_file import Address
+from gradlane_controller.data_plane import BUCKETS
 from gradlane_controller.policy.checks import MAX_JOBS
-from gradlane_controller.policy.trees import BUCKETS
 
 MAX_ID = 65535
 MOST_SLOTS = 4096  # of a job: more than any window of messages needs

@@ -13,6 +13,7 @@ import tomli_w
 from gradlane import job, toml_file
 from gradlane.job import Job, JobError
 from gradlane.job.file import Slots
+from gradlane.job.racks import Racks
 from gradlane.toml_file import Address
 from gradlane_controller.network.fabric import Port
 
@@ -42,9 +43,16 @@ class Template:
         return hashlib.sha256((self.text if self.known_as is None else f"\0{self.known_as}").encode()).hexdigest()
 
     def fill(
-        self, name: str, ports: Sequence[Port], addresses: Sequence[Address], processes: int, given: "Given"
+        self,
+        name: str,
+        ports: Sequence[Port],
+        addresses: Sequence[Address],
+        racks: Racks | None,
+        processes: int,
+        given: "Given",
     ) -> Job:
-        """The job of that name, at the hosts of these ports with these addresses, in rank order.
+        """The job of that name, at the hosts of these ports with these addresses, in rank order, and in these racks
+        if it matters in which they are.
 
         What it does not say of rate and buffer is what the least of the ports has. Raises JobError.
         """
@@ -52,12 +60,15 @@ class Template:
         content["job"] = {**content.get("job", {}), "name": name, "id": given.id, "key": given.key}
         content["worker"] = [
             {"rank": rank, "host": port.host, "address": str(address), "processes": processes}
+            | ({} if racks is None else {"rack": racks.of[rank]})
             for rank, (port, address) in enumerate(zip(ports, addresses, strict=True))
         ]
         content["slots"] = {"base": given.slots.base, "mask": given.slots.mask}
         transport = content.setdefault("transport", {})
         transport.setdefault("rate", f"{min(port.rate for port in ports)}bit")
         transport.setdefault("buffer", f"{min(port.buffer for port in ports)}B")
+        if racks is not None:
+            transport.setdefault("oversubscription", racks.oversubscription)
         if given.multicast is not None:
             transport["multicast"] = str(given.multicast)
         try:

@@ -24,6 +24,7 @@ from gradlane.toml_file import Address
 from gradlane_controller.background import Background
 from gradlane_controller.errors import BusyError, ChangedMeanwhileError, NotLeadingError, UnknownJobError
 from gradlane_controller.network.fabric import Port
+from gradlane_controller.network.racks import racks
 from gradlane_controller.service import Controller
 from gradlane_controller.store import Store
 from gradlane_controller.store import trainings as rows
@@ -241,6 +242,7 @@ class Trainings:
         first = gathering.first
         addresses = [gathering.members[rank][0] for rank in range(first.workers)]
         ports = [self.host_of(str(address)) for address in addresses]
+        near = await asyncio.to_thread(racks, self._controller.plan.fabric, ports)
         key = secrets.token_hex(16)
         attempt = 0
         while True:
@@ -248,7 +250,7 @@ class Trainings:
             jobs = self._controller.plan.jobs
 
             def made(given: Given) -> Job:
-                return first.template.fill(first.name, ports, addresses, first.processes, given)
+                return first.template.fill(first.name, ports, addresses, near, first.processes, given)
 
             wanted = await asyncio.to_thread(made, _PLACEHOLDER)
             found = allocate(jobs.values(), wanted)
@@ -277,7 +279,8 @@ class Trainings:
         if len(ports) < ask.workers:
             raise UnknownHostError(f"workers is {ask.workers}, but the fabric has {len(ports)} hosts with IPv{version}")
         addresses = [own for it in ports if (own := _own(it, version)) is not None]
-        return ask.template.fill(ask.name, ports, addresses, ask.processes, _PLACEHOLDER).patience
+        near = racks(self._controller.plan.fabric, ports)
+        return ask.template.fill(ask.name, ports, addresses, near, ask.processes, _PLACEHOLDER).patience
 
     def _check(self, ask: Ask) -> Port:
         """Its host. Raises UnknownHostError for an address that is not a host's first one of its family."""
