@@ -25,7 +25,7 @@ from statistics import median
 
 from bench.agent import mpi
 from bench.agent.all_reduce_tables import PLACES, Result, median_ratio, plot, summaries, tables
-from bench.agent.all_reduce_team import VARIANTS, Team
+from bench.agent.all_reduce_team import COLLECTIVES, VARIANTS, Team
 from bench.harness import benchmark
 from bench.harness.agent_hosts import MTU, AgentHosts, Hosts, Loopback
 from gradlane.units import checked, parse_rate, parse_size
@@ -47,11 +47,18 @@ def _used(result: float, size: int, hosts: int, rate: int, slice_bytes: int) -> 
 
 
 def _measure(
-    place: str, hosts: AgentHosts, variants: Sequence[str], sizes: Sequence[int], repeats: int, rate: int
+    place: str,
+    hosts: AgentHosts,
+    variants: Sequence[str],
+    sizes: Sequence[int],
+    repeats: int,
+    rate: int,
+    runners: int,
+    collective: str,
 ) -> Iterator[Result]:
     """The variants in turn, `repeats` times, for each size; a `rate` of 0: no limit. Raises ExperimentError."""
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        team = Team(hosts, Path(folder), stack, variants, rate)
+        team = Team(hosts, Path(folder), stack, variants, rate, runners, collective)
         for size in sizes:
             count = max(_LEAST, min(_MOST, _VOLUME // size))
             found: dict[str, list[tuple[float, float]]] = {variant: [] for variant in variants}
@@ -92,6 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         add(f"--{option}", type=kind, default=tuple(known), metavar="A,B", help=f"(default: {','.join(known)})")
     add("--repeats", type=int, default=3, metavar="N", help="of every measurement (default: %(default)s)")
     add("--rate", type=checked(parse_rate), default="1gbit", metavar="R", help="of the ports (default: 1gbit)")
+    add("--runners", type=int, default=1, metavar="N", help="of each agent (default: %(default)s)")
+    add("--collective", choices=COLLECTIVES, default="auto", help="of Gradlane's jobs (default: %(default)s)")
     return benchmark.run(parser, _run, arguments)
 
 
@@ -109,7 +118,9 @@ def _run(options: argparse.Namespace) -> int:
 
     def measure(place: str, hosts: AgentHosts, sizes: Sequence[int], rate: int = 0) -> None:
         console.print(f"{place}: {hosts.count} hosts")
-        results.extend(_measure(place, hosts, variants, sizes, options.repeats, rate))
+        results.extend(
+            _measure(place, hosts, variants, sizes, options.repeats, rate, options.runners, options.collective)
+        )
 
     for place, kind in (("bridge", Hosts), ("loopback", Loopback)):
         for count in options.hosts if place in options.places else ():
@@ -118,7 +129,8 @@ def _run(options: argparse.Namespace) -> int:
     if "port" in options.places:
         with Hosts(2, rate=options.rate) as hosts:
             measure("port", hosts, [_PORT_SIZE], options.rate)
-    settings = {"summary": [asdict(summary) for summary in summaries(results)]}
+    chosen = benchmark.chosen(options, "runners", "collective")
+    settings = {**chosen, "summary": [asdict(summary) for summary in summaries(results)]}
     figures = {}
     if any(result.used is None for result in results):
         figures["plot"] = options.out / "agent.svg"

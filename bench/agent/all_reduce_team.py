@@ -24,6 +24,7 @@ VARIANTS = {
     "torch-process": "torch-process",
 }
 """And whose processes do it."""
+COLLECTIVES = ("auto", "direct", "ring", "grid")
 # Sides that have a job, and at which address of a host their agents are: the daemon, or each process's own.
 _JOBS = {"torch": 0, "gradlane": 0, "process": 1, "torch-process": 2}
 _PORT = 29400  # of torch's stores
@@ -35,27 +36,38 @@ _UNLIMITED = (100_000_000_000, 16_000_000)
 class Team:
     """The processes that `variants` need on all hosts, ready and idle. Raises ExperimentError.
 
-    `rate`: of the ports, in bit/s; 0: no limit.
+    `rate`: of the ports, in bit/s; 0: no limit. `runners`: of each agent. `collective`: of the jobs.
     """
 
-    def __init__(self, hosts: AgentHosts, folder: Path, stack: ExitStack, variants: Sequence[str], rate: int) -> None:
+    def __init__(
+        self,
+        hosts: AgentHosts,
+        folder: Path,
+        stack: ExitStack,
+        variants: Sequence[str],
+        rate: int,
+        runners: int,
+        collective: str,
+    ) -> None:
+        configuration = folder / "agent.toml"
+        configuration.write_text(f"[scheduling]\nrunners = {runners}\n")
         wanted = {VARIANTS[variant] for variant in variants}
+        port = (rate, _PORT_BUFFER) if rate else _UNLIMITED
+        transport = {"collective": collective}
         jobs = {
-            side: hosts.write_job(
-                folder / f"{side}.toml", *((rate, _PORT_BUFFER) if rate else _UNLIMITED), number=number, at=at
-            )
+            side: hosts.write_job(folder / f"{side}.toml", *port, number=number, at=at, transport=transport)
             for number, (side, at) in enumerate(_JOBS.items(), 1)
             if side in wanted
         }
         self._workers: dict[str, list[Worker]] = {side: [] for side in jobs}
         self._agents: list[Worker] = []
         for host in range(hosts.count if jobs else 0):
-            agent, socket = hosts.start_agent(stack, host, folder)
+            agent, socket = hosts.start_agent(stack, host, folder, configuration)
             self._agents.append(agent)
             for side, job in jobs.items():
                 first = (hosts.interface, f"{hosts.address(0)}:{_PORT + _JOBS[side]}") if "torch" in side else ()
                 words = ("-m", "bench.agent.all_reduce_worker", side, f"{host}", f"{hosts.count}", *first)
-                place = "process" if _JOBS[side] else str(socket)
+                place = f"process:{configuration}" if _JOBS[side] else str(socket)
                 self._workers[side].append(hosts.start(stack, host, side, *words, str(job), place))
         for workers in self._workers.values():
             for member in workers:

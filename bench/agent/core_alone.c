@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  * As core_load.c, but with one engine, which has the cache to itself: what the other ranks send is written here, and not
- * counted. They go at one pace, a train of each in turn, of as many slices as a flow with its part of the link sends at once. */
-#include <stdlib.h>
-#include <string.h>
+ * counted. They go at one pace, a train of each in turn, of as many slices as a flow with its part of the link sends at once.
+ * The clock's call takes up to 1.5 us where others have filled the cache, so as many slices are between two of them whatever
+ * the number of ranks. */
+#include "core_common.h"
 
 #include "base/bits.h"
 #include "base/sender.h"
-#include "core_figures.h"
-#include "engine/receiving.h"
+#include "engine/state.h"
 #include "rate/pacing.h"
 
 enum {
-    JOB = 1, TOKEN = 7,
-    RATE = 12500,     /* bytes per us */
-    LONGEST = 44      /* slices of a train */
+    LONGEST = 44, /* slices of a train */
+    AT_ONCE = 64  /* slices that come in before the clock is looked at, or more; batches that go out, at most */
 };
 
 /* Another rank, as it takes the result. */
@@ -21,30 +20,41 @@ typedef struct {
     uint32_t received, unreported, missing; /* slices; since the job began, since its last REPORT, of this step */
 } peer;
 
+/* What has been sent: the slices of a result. */
 typedef struct {
-    unsigned ranks, stride;
-    uint32_t elements, slice_bytes, slices, train;
+    unsigned to, slices;
+    uint8_t header[GL_HEADER];
+} sent;
+
+/* A datagram of another rank. */
+typedef struct {
+    uint32_t length;
+    uint8_t bytes[GL_HEADER + GL_MAX_SLICES / 8];
+} answer;
+
+typedef struct {
+    common of;
+    unsigned stride;
+    uint32_t slices, train, trains; /* of a contribution; slices of a train; trains that come in at once */
     gl_engine *engine;
     peer *peers;
-    float *in, *out;
-    uint32_t *shares;
-    buffers *buffers;
-    uint8_t *buffer;
+    float *out;
+    uint8_t *incoming[AT_ONCE];
     gl_batch batch;
-    uint64_t now, clock; /* us; ns that measuring adds */
-    uint32_t step;
-    core_figures figures;
+    sent sent[AT_ONCE];
+    answer answers[2 * AT_ONCE];
+    unsigned answered;
 } core_load;
 
 void core_load_free(core_load *l) {
     if (!l) return;
     gl_engine_free(l->engine);
-    free(l->peers), free(l->in), free(l->out), free(l->shares), buffers_leave(l->buffers), free(l);
+    free(l->peers), free(l->out), common_free(&l->of), free(l);
 }
 
-static uint32_t train_of(const core_load *l) {
-    const uint32_t most = RATE / (l->ranks - 1) * BURST / (GL_HEADER + l->slice_bytes);
-    const uint32_t fits = BUFFER_BYTES / (GL_HEADER + l->slice_bytes), longest = fits < LONGEST ? fits : LONGEST;
+static uint32_t train_of(const common *c) {
+    const uint32_t most = RATE / (c->ranks - 1) * BURST / (GL_HEADER + c->slice_bytes);
+    const uint32_t fits = BUFFER_BYTES / (GL_HEADER + c->slice_bytes), longest = fits < LONGEST ? fits : LONGEST;
     return most < 1 ? 1 : most < longest ? most : longest;
 }
 
@@ -52,25 +62,14 @@ static uint32_t train_of(const core_load *l) {
 core_load *core_load_new(unsigned ranks, uint32_t elements, uint32_t slice_bytes) {
     core_load *l = calloc(1, sizeof *l);
     if (!l) return NULL;
-    *l = (core_load){.ranks = ranks, .stride = 1, .elements = elements, .slice_bytes = slice_bytes,
-                     .slices = (uint32_t)((elements * sizeof(float) + slice_bytes - 1) / slice_bytes), .now = 1000000,
-                     .clock = least_ns()};
-    while (l->stride < ranks) l->stride *= 2;
-    l->train = train_of(l);
-    const size_t bytes = (elements * sizeof(float) + 63) / 64 * 64;
-    l->peers = calloc(ranks, sizeof *l->peers);
-    l->in = aligned_alloc(64, bytes), l->out = aligned_alloc(64, bytes);
-    l->shares = malloc((ranks + 1) * sizeof *l->shares);
-    l->buffers = buffers_new(BUFFERS);
-    l->buffer = l->buffers ? buffer_take(l->buffers) : NULL;
-    const gl_config config = {
-        .job = JOB, .workers = (uint16_t)ranks, .slice_bytes = (uint16_t)slice_bytes, .token = TOKEN, .window = 64,
-        .rate = RATE * 8000000ull, .buffer = 16000000, .memory = (uint64_t)1 << 34};
-    if (!l->peers || !l->in || !l->out || !l->shares || !l->buffer || !(l->engine = gl_engine_new(&config)))
+    if (!common_new(&l->of, ranks, elements, slice_bytes) || !(l->peers = calloc(ranks, sizeof *l->peers)) ||
+        !(l->out = floats_new(&l->of, 1)) || !(l->engine = engine_of(&l->of, 0)))
         return core_load_free(l), NULL;
-    receive_into(l->engine, l->buffers);
-    for (uint32_t i = 0; i < elements; i++) l->in[i] = (float)(i % 1021);
-    for (unsigned k = 0; k <= ranks; k++) l->shares[k] = k > 0;
+    for (l->stride = 1; l->stride < ranks;) l->stride *= 2;
+    l->slices = (uint32_t)((elements * sizeof(float) + slice_bytes - 1) / slice_bytes);
+    l->train = train_of(&l->of), l->trains = (AT_ONCE + l->train - 1) / l->train;
+    for (uint32_t i = 0; i < l->trains; i++)
+        if (!(l->incoming[i] = buffer_take(l->of.buffers))) return core_load_free(l), NULL;
     return l;
 }
 
@@ -80,105 +79,123 @@ static void put_kind(uint8_t *h, unsigned kind, unsigned source, uint32_t length
     put16(h + GL_AT_LENGTH, (uint16_t)length);
 }
 
-/* An answer of a rank to what is in the batch. */
-static void answer(core_load *l, unsigned rank, unsigned kind, const uint8_t *payload, uint32_t length, int timed) {
-    uint8_t h[GL_HEADER + GL_MAX_SLICES / 8];
-    memcpy(h, l->batch.iov[0].iov_base, GL_HEADER);
-    put_kind(h, kind, rank, length);
-    if (kind == GL_KIND_STOP) h[GL_AT_FLAGS] = GL_FLAG_PULL;
-    memcpy(h + GL_HEADER, payload, length);
-    const uint64_t begun = ns();
-    gl_receive(l->engine, h, GL_HEADER + length, 0, l->now);
-    if (timed) l->figures.control_ns += since(begun, l->clock);
+/* Of a rank to what was sent to it. */
+static void put_answer(core_load *l, const sent *s, unsigned kind, const uint8_t *payload, uint32_t length) {
+    answer *a = &l->answers[l->answered++];
+    memcpy(a->bytes, s->header, GL_HEADER);
+    put_kind(a->bytes, kind, s->to, length);
+    if (kind == GL_KIND_STOP) a->bytes[GL_AT_FLAGS] = GL_FLAG_PULL;
+    memcpy(a->bytes + GL_HEADER, payload, length);
+    a->length = GL_HEADER + length;
 }
 
 /* Slices of the result reach a rank, which answers as engines do. */
-static void take(core_load *l, unsigned rank, uint32_t slices, int timed) {
-    peer *p = &l->peers[rank];
-    p->received += slices, p->unreported += slices, p->missing -= slices;
+static void take(core_load *l, const sent *s) {
+    peer *p = &l->peers[s->to];
+    p->received += s->slices, p->unreported += s->slices, p->missing -= s->slices;
     if (p->unreported >= REPORT_EVERY || !p->missing) {
         uint8_t payload[GL_REPORT] = {0};
         put32(payload + GL_REPORT_AT_RECEIVED, p->received), put32(payload + GL_REPORT_AT_SHARE, RATE * 8000u);
-        put32(payload + GL_REPORT_AT_ROOM, UINT32_MAX), put32(payload + GL_REPORT_AT_CLOCK, (uint32_t)l->now);
+        put32(payload + GL_REPORT_AT_ROOM, UINT32_MAX), put32(payload + GL_REPORT_AT_CLOCK, (uint32_t)l->of.now);
         p->unreported = 0;
-        answer(l, rank, GL_KIND_REPORT, payload, sizeof payload, timed);
+        put_answer(l, s, GL_KIND_REPORT, payload, sizeof payload);
     }
     if (p->missing) return;
     uint8_t all[GL_MAX_SLICES / 8] = {0};
     for (uint32_t i = 0; i < l->slices; i++) all[i / 8] |= (uint8_t)(1 << i % 8);
-    answer(l, rank, GL_KIND_STOP, all, (l->slices + 7) / 8, timed);
+    put_answer(l, s, GL_KIND_STOP, all, (l->slices + 7) / 8);
 }
 
-/* Whether the engine had something to send. */
+static unsigned kind_of(const gl_batch *b, unsigned piece) { return ((const uint8_t *)b->iov[piece].iov_base)[0] & 15; }
+
+/* Of a batch that begins with one; its last datagram may be a control. */
+static unsigned slices_of(const gl_batch *b) {
+    const unsigned kind = kind_of(b, (unsigned)b->iov_count - b->pieces[b->datagrams - 1]);
+    return b->datagrams - (kind != GL_KIND_DATA && kind != GL_KIND_REPAIR);
+}
+
+/* Sends batches of slices, or of control datagrams, and receives the answers. Whether there was any. */
 static int send_some(core_load *l, int timed) {
-    const uint64_t begun = ns();
-    const int some = gl_transmit(l->engine, &l->batch, l->now);
-    const uint64_t took = since(begun, l->clock);
-    const gl_batch *b = &l->batch;
-    const uint8_t kind = some ? ((const uint8_t *)b->iov[0].iov_base)[0] & 15 : GL_KIND_PROBE;
-    const int data = kind == GL_KIND_DATA || kind == GL_KIND_REPAIR;
-    if (timed && data)
-        l->figures.sent += b->datagrams, l->figures.sent_ns += took;
-    else if (timed)
-        l->figures.control_ns += took;
-    if (data) take(l, b->to, b->datagrams, timed);
-    return some;
+    common *c = &l->of;
+    core_figures *f = &c->figures;
+    const bool control = l->engine->job.mail_first;
+    unsigned batches = 0, count = 0, slices = 0;
+    uint64_t begun = ns();
+    for (int some = 1; some && batches < AT_ONCE && !l->engine->job.mail_first == !control; batches += some) {
+        const gl_batch *b = &l->batch;
+        if (!(some = gl_transmit(l->engine, &l->batch, c->now) > 0)) break;
+        if (kind_of(b, 0) != GL_KIND_DATA && kind_of(b, 0) != GL_KIND_REPAIR) continue;
+        sent *s = &l->sent[count++];
+        s->to = b->to, s->slices = slices_of(b), slices += s->slices;
+        memcpy(s->header, b->iov[0].iov_base, GL_HEADER);
+    }
+    const uint64_t took = since(begun, c->clock);
+    if (timed) f->sent += slices, *(slices ? &f->sent_ns : &f->control_ns) += took;
+    l->answered = 0;
+    for (unsigned i = 0; i < count; i++) take(l, &l->sent[i]);
+    if (!l->answered) return batches > 0;
+    begun = ns();
+    for (const answer *a = l->answers; a < l->answers + l->answered; a++) gl_receive(l->engine, a->bytes, a->length, 0, c->now);
+    if (timed) f->control_ns += since(begun, c->clock);
+    return 1;
 }
 
-/* The next slices of a rank's contribution, from this one on. */
-static void contribute(core_load *l, unsigned rank, uint32_t first, int timed) {
-    const uint32_t count = l->slices - first < l->train ? l->slices - first : l->train;
-    uint8_t *h = l->buffer;
+/* The next slices of a rank's contribution, from this one on. Returns their bytes. */
+static uint32_t contribute(const core_load *l, uint8_t *to, unsigned rank, uint32_t first, uint32_t count) {
+    const common *c = &l->of;
+    uint8_t *h = to;
     for (uint32_t slice = first; slice < first + count; slice++) {
-        const size_t at = (size_t)slice * l->slice_bytes, left = l->elements * sizeof(float) - at;
-        const uint32_t length = left < l->slice_bytes ? (uint32_t)left : l->slice_bytes;
+        const size_t at = (size_t)slice * c->slice_bytes, left = c->elements * sizeof(float) - at;
+        const uint32_t length = left < c->slice_bytes ? (uint32_t)left : c->slice_bytes;
         memset(h, 0, GL_HEADER);
         put_kind(h, GL_KIND_DATA, rank, length);
         h[GL_AT_MAGNITUDE] = 255, h[GL_AT_ELEMENT_TYPE] = GL_TYPE_FLOAT32 | GL_SUM << 4;
-        put16(h + GL_AT_JOB, JOB), put64(h + GL_AT_TOKEN, TOKEN), put32(h + GL_AT_STEP, l->step);
-        put32(h + GL_AT_MESSAGE, (l->step - 1) * l->stride + rank);
+        put16(h + GL_AT_JOB, JOB), put64(h + GL_AT_TOKEN, TOKEN), put32(h + GL_AT_STEP, c->step);
+        put32(h + GL_AT_MESSAGE, (c->step - 1) * l->stride + rank);
         put16(h + GL_AT_SLICE, (uint16_t)slice), put16(h + GL_AT_SLICES, (uint16_t)l->slices);
         if (slice + 1 == l->slices) h[GL_AT_FLAGS] = GL_FLAG_END;
-        memcpy(h + GL_HEADER, (const uint8_t *)l->in + at, length);
+        memcpy(h + GL_HEADER, (const uint8_t *)c->in + at, length);
         h += GL_HEADER + length;
     }
-    const uint64_t begun = ns();
-    receive_train(l->engine, l->buffer, (uint32_t)(h - l->buffer), GL_HEADER + l->slice_bytes, false, count > 8, l->now);
-    l->buffer = buffer_exchange(l->buffers, l->buffer);
-    if (timed) l->figures.received_ns += since(begun, l->clock), l->figures.received += count;
+    return (uint32_t)(h - to);
 }
 
-static int completed(gl_engine *e) {
-    int found = 0;
-    for (gl_event *event; (event = gl_next_event(e)); gl_event_free(event)) found |= event->kind == GL_EVENT_COMPLETED;
-    return found;
+/* Trains of so many ranks come in, one after the other. */
+static void receive_some(core_load *l, unsigned rank, unsigned ranks, uint32_t first, int timed) {
+    common *c = &l->of;
+    const uint32_t count = l->slices - first < l->train ? l->slices - first : l->train;
+    uint32_t bytes[AT_ONCE];
+    for (unsigned i = 0; i < ranks; i++) bytes[i] = contribute(l, l->incoming[i], rank + i, first, count);
+    const uint64_t begun = ns();
+    for (unsigned i = 0; i < ranks; i++) {
+        receive_train(l->engine, l->incoming[i], bytes[i], GL_HEADER + c->slice_bytes, false, count > 8, c->now);
+        l->incoming[i] = buffer_exchange(c->buffers, l->incoming[i]);
+        c->now += count * (GL_HEADER + c->slice_bytes) / RATE; /* the link is full */
+    }
+    if (timed) c->figures.received_ns += since(begun, c->clock), c->figures.received += (uint64_t)count * ranks;
 }
 
 /* As in core_load.c. */
 int core_load_run(core_load *l, int timed, core_figures *figures) {
-    memset(l->out, 0, l->elements * sizeof(float));
-    l->figures = *figures;
-    l->step++;
-    for (unsigned rank = 1; rank < l->ranks; rank++) l->peers[rank].missing = l->slices;
-    const gl_submission s = {
-        .step = l->step, .collective = GL_ALL_REDUCE, .algorithm = GL_DIRECT, .element_type = GL_TYPE_FLOAT32,
-        .reduction = GL_SUM, .elements = l->elements, .in = (const uint8_t *)l->in, .out = (uint8_t *)l->out, .shares = l->shares};
-    const uint64_t begun = ns();
-    if (gl_submit(l->engine, &s, l->now)) return -1;
-    if (timed) l->figures.control_ns += since(begun, l->clock);
+    common *c = &l->of;
+    memset(l->out, 0, c->elements * sizeof(float));
+    c->figures = *figures;
+    c->step++;
+    for (unsigned rank = 1; rank < c->ranks; rank++) l->peers[rank].missing = l->slices;
+    if (submit(c, l->engine, l->out, timed)) return -1;
     for (uint32_t first = 0; first < l->slices; first += l->train)
-        for (unsigned rank = 1; rank < l->ranks; rank++) {
-            contribute(l, rank, first, timed);
-            l->now += l->train * (GL_HEADER + l->slice_bytes) / RATE; /* the link is full */
+        for (unsigned rank = 1, some; rank < c->ranks; rank += some) {
+            some = c->ranks - rank < l->trains ? c->ranks - rank : l->trains;
+            receive_some(l, rank, some, first, timed);
             while (send_some(l, timed)) {}
         }
     if (!completed(l->engine)) return -1;
     for (unsigned steps = MOST; !gl_engine_idle(l->engine);) {
         if (send_some(l, timed)) continue;
         if (!--steps) return -1;
-        l->now += STEP;
+        c->now += STEP;
     }
-    for (uint32_t i = 0; i < l->elements; i++) l->figures.wrong += l->out[i] != (float)(i % 1021) * (float)l->ranks;
-    *figures = l->figures;
+    check(c, l->out);
+    *figures = c->figures;
     return 0;
 }

@@ -21,7 +21,7 @@ _WARM = 5  # steps
 _BATCH = 8
 
 
-def _torch(own: bool, rank: int, layers: int, width: int, workers: list[str]) -> Callable[[], object]:
+def _torch(arm: str, rank: int, layers: int, width: int, workers: list[str]) -> Callable[[], object]:
     import torch
     import torch.distributed as dist
 
@@ -32,7 +32,7 @@ def _torch(own: bool, rank: int, layers: int, width: int, workers: list[str]) ->
     model = torch.nn.Sequential(*parts)
     host, port = workers[0].split(":")
     session: Any = None
-    if not own:
+    if arm != "own":
         import gradlane.torch
 
         session = gradlane.torch.connect(os.environ["GRADLANE_JOB"], rank, model=model)
@@ -53,7 +53,8 @@ def _torch(own: bool, rank: int, layers: int, width: int, workers: list[str]) ->
     return step
 
 
-def _tensorflow(own: bool, rank: int, layers: int, width: int, workers: list[str]) -> Callable[[], object]:
+def _tensorflow(arm: str, rank: int, layers: int, width: int, workers: list[str]) -> Callable[[], object]:
+    own = arm == "own"
     if own:
         cluster = {"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}}
         os.environ["TF_CONFIG"] = json.dumps(cluster)
@@ -90,18 +91,23 @@ def _tensorflow(own: bool, rank: int, layers: int, width: int, workers: list[str
     return compiled if strategy is None else lambda: strategy.run(compiled)
 
 
-def _jax(own: bool, rank: int, layers: int, width: int, workers: list[str]) -> Callable[[], object]:
+def _jax(arm: str, rank: int, layers: int, width: int, workers: list[str]) -> Callable[[], object]:
     import importlib
 
+    os.environ["PJRT_NPROC"] = "1"  # thread for arithmetic, as the others have
     jax: Any = importlib.import_module("jax")
     jnp: Any = importlib.import_module("jax.numpy")
     gl: Any = None
+    own = arm == "own"
     if own:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         jax.distributed.initialize(workers[0], len(workers), rank)
     else:
         gl = importlib.import_module("gradlane.jax")
         gl.init(rank=rank)
+    if arm == "callback":
+        calls: Any = importlib.import_module("gradlane.jax.calls")
+        calls.refusal = lambda: "it is to be measured"
     start = np.random.default_rng(1).standard_normal((layers, width, width)).astype(np.float32) / width**0.5
     weights = [jnp.asarray(it) for it in start]
     inputs = jnp.ones((_BATCH, width))
@@ -134,7 +140,7 @@ def main() -> None:
     method, rank, layers, width = sys.argv[1], *map(int, sys.argv[2:5])
     os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "GRADLANE_JOB": sys.argv[6], "GRADLANE_SOCKET": sys.argv[7]}
     name, _, arm = method.partition("-")
-    step = _MAKERS[name](arm == "own", rank, layers, width, sys.argv[5].split(","))
+    step = _MAKERS[name](arm, rank, layers, width, sys.argv[5].split(","))
     for _ in range(_WARM):
         step()
 

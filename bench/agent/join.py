@@ -39,7 +39,7 @@ class Result:
     """Of one join. `seconds`: until the last process has its answer; `processor`: seconds of a core, of all agents
     together. Bytes of memory of an agent alone: `before` the join, then of rank 0, and the median of the others.
     `idle`: seconds of a core that an agent uses in one second while nothing is reduced; `leave`: seconds until the last
-    process has left."""
+    process has left, and `leave_processor` seconds of a core of all agents until then."""
 
     ranks: int
     seconds: float
@@ -49,6 +49,7 @@ class Result:
     others: float
     idle: float
     leave: float
+    leave_processor: float
 
 
 def _say(connections: Sequence[socket.socket], expected: str) -> float:
@@ -101,10 +102,13 @@ def measure(hosts: Loopback, ranks: int, idle: float, folder: Path) -> Result:
         used = sum(map(processor_time, pids))
         time.sleep(idle)
         idling = (sum(map(processor_time, pids)) - used) / idle / ranks
-        leaving = time.monotonic()
+        used, leaving = sum(map(processor_time, pids)), time.monotonic()
         for connection in connections:
             messages.send(connection, {"op": "close"})
         left = _say(connections, "closed")
+        leave_processor = sum(map(processor_time, pids)) - used
+        for agent in agents:
+            agent.begin_to_end()  # all at once: the end of a process takes time of a core, too
     return Result(
         ranks,
         round(joined - begun, 4),
@@ -114,6 +118,7 @@ def measure(hosts: Loopback, ranks: int, idle: float, folder: Path) -> Result:
         median(held[1:]),
         round(idling, 5),
         round(left - leaving, 4),
+        round(leave_processor, 4),
     )
 
 
@@ -121,13 +126,13 @@ def table(results: Sequence[Result]) -> TextTable:
     """A row for each number of ranks."""
     columns = (
         "ranks", "joined after, s", "core s, all agents", "ms of each", "MiB before", "rank 0", "others",
-        "idle, ms of a core/s", "left after, s",
+        "idle, ms of a core/s", "left after, s", "ms of each",
     )  # fmt: skip
     rows = [
         [
             f"{it.ranks}", f"{it.seconds:.2f}", f"{it.processor:.1f}", f"{it.processor / it.ranks * 1e3:.0f}",
             *(f"{size / (1 << 20):.1f}" for size in (it.before, it.rank_0, it.others)),
-            f"{it.idle * 1e3:.1f}", f"{it.leave:.2f}",
+            f"{it.idle * 1e3:.1f}", f"{it.leave:.2f}", f"{it.leave_processor / it.ranks * 1e3:.1f}",
         ]
         for it in results
     ]  # fmt: skip

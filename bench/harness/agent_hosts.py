@@ -55,10 +55,13 @@ class AgentHosts(Namespaces, ABC):
             Worker(f"{name} on host {host}", words, asked=asked, logs=logs, environment=one_thread)
         )
 
-    def start_agent(self, stack: ExitStack, host: int, folder: Path) -> tuple[Worker, Path]:
+    def start_agent(
+        self, stack: ExitStack, host: int, folder: Path, configuration: Path | None = None
+    ) -> tuple[Worker, Path]:
         """The agent of a host, ready, and its socket. Raises ProcessError."""
         path = folder / f"agent{host}.sock"
         words = ("-m", "gradlane.cli", "agent", "--address", self.address(host), "--socket", str(path))
+        words += ("--config", str(configuration)) if configuration else ()
         agent = self.start(stack, host, "the agent", *words, asked=False, logs=True)
         agent.wait_for("ready")
         return agent, path

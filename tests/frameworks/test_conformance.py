@@ -37,7 +37,7 @@ def test_tensorflow_learns_bit_for_bit_as_its_own_strategy(job: Path) -> None:
 
 
 @needs("jax", "optax")
-@pytest.mark.parametrize("arm", ["eager", "jit", "optax"])
+@pytest.mark.parametrize("arm", ["eager", "jit", "callback", "optax"])
 def test_jax_learns_bit_for_bit_as_one_process_with_the_mean_gradient(arm: str, job: Path) -> None:
     ours = run("worker_jax", arm, **within(job))
     assert ours[0]["parameters"] == ours[1]["parameters"]

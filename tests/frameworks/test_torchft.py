@@ -64,7 +64,7 @@ def begin(tmp_path: Path) -> Callable[[int], Replica]:
 
     text = programs_of("trainers")[-1].replace(*ENDLESS)
     (tmp_path / "train.py").write_text(text.replace("    optimizer.step()\n", f"    optimizer.step()\n{TELLS}"))
-    lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=100, heartbeat_timeout_ms=1000)
+    lighthouse = LighthouseServer(bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=100, heartbeat_timeout_ms=5000)
     begun: list[Replica] = []
 
     def begin(number: int) -> Replica:

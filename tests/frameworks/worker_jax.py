@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rank in JAX: `eager`, `jit` or `optax` by Gradlane, `alone`: one process with the mean of both ranks' gradients.
+"""A rank in JAX: `eager`, `jit`, `callback` (the same without the handler in C) or `optax` by Gradlane, `alone`: one
+process with the mean of both ranks' gradients.
 `--die STEP`: rank 1 does, before that step. With COORDINATOR of the environment jax.distributed says who is who."""
 
 import os
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 
 import gradlane.jax
+from gradlane.jax import calls
 from tests.frameworks import problem
 
 
@@ -59,7 +61,10 @@ def main(arm: str, death: int) -> None:
         communicator = gradlane.jax.init(bucket_bytes=4096)  # several buckets
         assert (gradlane.jax.rank(), gradlane.jax.size()) == (rank, problem.RANKS)
         begin = gradlane.jax.broadcast([value + rank for value in begin])
-    step = {"eager": eager, "jit": jax.jit(eager), "optax": jax.jit(optax), "alone": alone}[arm]
+    if arm == "callback":
+        calls.refusal = lambda: "it is not wanted"
+    compiled = jax.jit(eager)
+    step = {"eager": eager, "jit": compiled, "callback": compiled, "optax": jax.jit(optax), "alone": alone}[arm]
     inputs, labels = problem.examples(rank)
     if arm == "alone":
         inputs, labels = (list(zip(*both, strict=True)) for both in zip(*map(problem.examples, range(2)), strict=True))

@@ -19,16 +19,16 @@ LEFT: list[tuple[float, int]] = []  # when a bucket left, and its first variable
 
 
 def note(start: Callable[[Bucket, Any], None]) -> Callable[[Bucket, Any], None]:
-    def noted(bucket: Bucket, gradients: Any) -> None:
+    def noted(bucket: Bucket, take: Any) -> None:
         LEFT.append((time.monotonic(), bucket.places[0]))
-        start(bucket, gradients)
+        start(bucket, take)
 
     return noted
 
 
 def main() -> None:
     gradlane.keras.init()
-    Bucket.start = note(Bucket.start)
+    Bucket.start_by = note(Bucket.start_by)
     model = keras.Sequential([keras.Input((WIDTH,)), *[keras.layers.Dense(WIDTH, "tanh") for _ in range(LAYERS)]])
     optimizer = gradlane.keras.DistributedOptimizer(keras.optimizers.SGD(0.01))
     model.compile(optimizer, "mse", jit_compile=keras.backend.backend() == "jax")

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process of a replica group of torchft's: `worker_torchft.py ddp|local|diloco`. REPLICA says of which.
+"""A process of a replica group of torchft's: `worker_torchft.py SCHEME [gloo]`. REPLICA says of which.
 
-It tells the sum of its model after each step that torchft commits, until the file `enough` is there.
+SCHEME: ddp, local, diloco, and of DiLoCo with buckets `fragments`, each of which fits into one, and `buckets`, two of
+one fragment. After each step that torchft commits it tells the sums of the parameters that were averaged, until the
+file `enough` is there.
 """
 
 import os
@@ -22,32 +24,38 @@ replica, rank = os.environ["REPLICA"], torch.distributed.get_rank()
 torch.manual_seed(10 * int(replica) + rank)
 model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
 optimizer: Any = torch.optim.AdamW(model.parameters(), 0.01)
-inner = optimizer
+adamw = optimizer
 
 
 def load(state: Any) -> None:
     model.load_state_dict(state["model"])
-    inner.load_state_dict(state["optimizer"])
+    adamw.load_state_dict(state["optimizer"])
 
 
 manager = torchft.Manager(
-    pg=ProcessGroupGradlane(),
+    pg=torchft.ProcessGroupGloo() if sys.argv[2:] == ["gloo"] else ProcessGroupGradlane(),
     load_state_dict=load,
-    state_dict=lambda: {"model": model.state_dict(), "optimizer": inner.state_dict()},
+    state_dict=lambda: {"model": model.state_dict(), "optimizer": adamw.state_dict()},
     min_replica_size=1,
     replica_id=f"replica{replica}_",
     use_async_quorum=mode == "ddp",
 )
 parallel: Any = model
 scheme: Any = nullcontext()
+fragments: list[torch.nn.Module] = [model]
 if mode == "ddp":
     parallel = torchft.DistributedDataParallel(manager, model)
-    optimizer = torchft.Optimizer(manager, inner)
+    optimizer = torchft.Optimizer(manager, adamw)
 elif mode == "local":
-    scheme = LocalSGD(manager, model, inner, sync_every=4)
+    scheme = LocalSGD(manager, model, adamw, sync_every=4)
 else:
     outer = torch.optim.SGD(model.parameters(), 0.7, momentum=0.9, nesterov=True)
-    scheme = DiLoCo(manager, [model], inner, outer, sync_every=4)
+    if mode == "fragments":
+        fragments = [model[0], model[2]]
+        outer = [torch.optim.SGD(it.parameters(), 0.7, momentum=0.9, nesterov=True) for it in fragments]
+    first = sum(it.nbytes for it in model[0].parameters()) / 2**20  # MiB: model[2] is smaller
+    buckets = {"use_bucketization": mode != "diloco", "bucket_cap_mb": first}
+    scheme = DiLoCo(manager, fragments, adamw, outer, sync_every=4, **buckets)
 told = manager.current_step()
 with scheme:
     while not Path("enough").exists():
@@ -57,5 +65,6 @@ with scheme:
         optimizer.step()
         if manager.current_step() != told:
             told = manager.current_step()
-            total = sum(it.double().sum().item() for it in model.parameters())
-            print(f"step {told} of {manager.num_participants()}: {total}", flush=True)
+            averaged = fragments[(told - 1) % len(fragments)].parameters()
+            sums = ",".join(str(it.double().sum().item()) for it in averaged)
+            print(f"step {told} of {manager.num_participants()}: {sums}", flush=True)

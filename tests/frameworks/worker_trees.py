@@ -51,13 +51,13 @@ def check_trees(rank: int) -> None:
 def check_order(communicator: Any) -> None:
     """Later calls have their values first, and those of the second function have them long before."""
     called: list[int] = []
-    inner = communicator.all_reduce
+    inner = communicator.all_reduce_into
 
-    def noted(array: Any, **options: Any) -> Any:
-        called.append(int(array))
-        return inner(array, **options)
+    def noted(arrays: Any, *more: Any) -> None:
+        called.extend(map(int, arrays))
+        inner(arrays, *more)
 
-    communicator.all_reduce = noted
+    communicator.all_reduce_into = noted
 
     @jax.jit
     def backward(value: Any) -> list[Any]:
@@ -80,19 +80,19 @@ def check_order(communicator: Any) -> None:
     constant = jnp.float32(3)
     again = jax.jit(lambda: gl.allreduce(constant))
     assert (float(again()), float(again()), called) == (3.0, 3.0, [3, 3])
-    del communicator.all_reduce
+    del communicator.all_reduce_into
 
 
 def check_models(rank: int) -> None:
     """What makes two models, and what does not."""
     started: list[str] = []
-    inner = Bucket.start
+    inner = Bucket.start_by
 
-    def noted(bucket: Bucket, gradients: Any) -> None:
+    def noted(bucket: Bucket, take: Any) -> None:
         started.append(bucket.name)
-        inner(bucket, gradients)
+        inner(bucket, take)
 
-    Bucket.start = noted
+    Bucket.start_by = noted
 
     def one(size: int, name: str = "model") -> str:
         [mean] = jax.jit(lambda gradient: gl.mean([gradient], name))(jnp.full(size, rank, jnp.float32))
@@ -102,7 +102,7 @@ def check_models(rank: int) -> None:
     first = one(5)
     assert one(5) == first  # another function
     assert len({first, one(6), one(5, "discriminator")}) == 3
-    Bucket.start = inner
+    Bucket.start_by = inner
 
     @jax.jit
     def steps(values: Any) -> Any:

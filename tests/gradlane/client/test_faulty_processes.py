@@ -152,7 +152,7 @@ def told(c: Communicator, function: Callable[[Communicator], Any]) -> str:
 
 def test_a_ring_that_claims_more_commands_than_fit_fails_the_job(hosts: list[Agent], tmp_path: Path) -> None:
     ranks = join(job_file(tmp_path, 2), hosts, 2)
-    head = np.frombuffer(ranks[0].connection.link.completions._channel.map, np.uint32, 1)
+    head = np.frombuffer(ranks[0].connection.link.channels[0]._channel.map, np.uint32, 1)
     head[0] += lib.GL_SLOTS
     del head
     for outcome in each(ranks, lambda c: told(c, bad({"kind": 1}) if c.rank == 0 else Communicator.barrier)):
@@ -163,7 +163,7 @@ def test_random_bytes_in_the_ring_fail_the_job_and_nothing_else(hosts: list[Agen
     file = job_file(tmp_path, 2)
     for seed in range(5):
         ranks = join(file, hosts, 2)
-        completions = ranks[0].connection.link.completions
+        completions = ranks[0].connection.link.channels[0]
         channel = completions._channel
         noise = np.random.default_rng(seed).integers(0, 256, channel.nbytes).astype(np.uint8)
         words = np.frombuffer(channel.map, np.uint8)

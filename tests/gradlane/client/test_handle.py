@@ -137,3 +137,52 @@ class _Played(Handle):
             callback(error)
 
     def __del__(self) -> None: ...
+
+
+class _Part:
+    """A part of an operation, that ends when it is told to."""
+
+    def __init__(self) -> None:
+        self.over = False
+        self.error: AgentError | None = None
+        self.callbacks: list[Callback] = []
+
+    def done(self) -> bool:
+        return self.over
+
+    def wait(self, timeout: float | None = None) -> None:
+        del timeout
+        if not self.over:
+            raise TimeoutError
+        if self.error:
+            raise self.error
+
+    def add_done_callback(self, callback: Callback) -> None:
+        self.callbacks.append(callback)
+
+    def end(self, error: AgentError | None = None) -> None:
+        self.over, self.error = True, error
+        for callback in self.callbacks:
+            callback(error)
+
+
+@pytest.mark.parametrize("error", [None, AgentError("why")])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_an_operation_is_over_when_its_parts_are(order: Sequence[int], error: AgentError | None) -> None:
+    parts = [_Part() for _ in order]
+    called: list[AgentError | None] = []
+    joint = handles.Joint(parts)  # pyright: ignore[reportArgumentType]
+    joint.add_done_callback(called.append)
+    for number in order:
+        assert not joint.done()
+        assert not called
+        with pytest.raises(TimeoutError):
+            joint.wait(0)
+        parts[number].end(error if number == 1 else None)
+    assert joint.done()
+    assert called == [error]
+    if error is None:
+        joint.wait(0)
+    else:
+        with pytest.raises(AgentError, match="why"):
+            joint.wait(0)

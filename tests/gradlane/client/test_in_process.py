@@ -184,7 +184,7 @@ def test_the_others_hear_at_once_who_has_ended_and_how(tmp_path: Path, end: str,
         assert code in (0, 1, 3, -signal.SIGKILL, -signal.SIGINT), process.stderr and process.stderr.read()
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_who_is_stopped_is_named_within_10_seconds(tmp_path: Path) -> None:
     with beside(job_file(tmp_path), "time.sleep(0.5); os.kill(os.getpid(), signal.SIGSTOP)") as (first, _):
         began = time.monotonic()

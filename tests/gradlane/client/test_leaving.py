@@ -93,7 +93,7 @@ def test_a_process_of_multiprocessing_leaves_in_order_if_it_says_so(
     assert counts(hosts[0]) == (before[0] + (code == 0), before[1] + (code != 0))
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_who_has_left_is_named_to_those_who_wait_for_it_within_10_seconds(hosts: list[Agent], tmp_path: Path) -> None:
     file = job_file(tmp_path, 2)
     with other(hosts[1], file, "sys.exit(3)") as process:

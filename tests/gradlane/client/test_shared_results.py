@@ -87,7 +87,7 @@ def test_what_is_sent_and_forgotten_stays_until_it_has_arrived(hosts: list[Agent
             assert (second.receive(np.empty(20_000, np.int64), 0) == value).all()
         # What they had is used again, once they are done.
         each((first, second), Communicator.barrier)
-        assert not first.connection.link.completions.abandoned
+        assert not first.connection.link.channels[0].abandoned
 
 
 def test_a_result_is_the_next_operations_input_as_it_is(hosts: list[Agent], tmp_path: Path) -> None:

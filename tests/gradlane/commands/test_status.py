@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -20,6 +21,7 @@ from gradlane.ipc.status import AgentStatus, StragglerStatus
 from tests.support.agents import GRADLANE, agents, command, loopback
 from tests.support.communicators import training
 from tests.support.members import job_file
+from tests.support.paths import DOCS
 
 COUNTS = {
     "slices_sent": 1000,
@@ -186,6 +188,22 @@ def test_status_and_top_of_a_running_job(tmp_path: Path) -> None:
             assert "others" in shown
             assert "budget used %" in shown
         assert row[4:6] == ["0.0", "0.0"]  # nothing happened while top looked
+
+
+def test_the_page_shows_what_top_prints(tmp_path: Path) -> None:
+    """Line by line, of a job like that of docs/agent.md; words are the same, and any numbers and units are."""
+    lines = "[loss]\npush = 0.03\n[[loss.classes]]\nlayers = [0, 1]"
+    page = (DOCS / "agent.md").read_text()
+    [shown] = re.findall(r"^```text\n(agent .*?)^```", page, re.MULTILINE | re.DOTALL)
+    with agents(tmp_path, loopback(3)) as hosts, training(job_file(tmp_path, loopback(3), lines=lines), hosts):
+        printed = command("top", "--once", "--socket", hosts[0].socket, check=True).stdout
+
+    def words(text: str) -> list[str]:
+        plain = re.sub(r"\b\d+(?:\.\d+)*(?: ?(?:[kMG]?B|us|ms|s|[kmg]?bit)\b)?", "N", text)
+        plain = re.sub(r"(?<= )-(?= |$)", "N", plain, flags=re.MULTILINE)
+        return [" ".join(line.split()) for line in plain.splitlines() if line.strip()]
+
+    assert words(shown) == words(printed)
 
 
 def _shows(terminal: int, words: bytes) -> None:

@@ -8,9 +8,8 @@ import asyncio
 import contextlib
 import json
 import random
-import selectors
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator
+from collections.abc import Callable, Collection, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,32 +23,6 @@ from gradlane.control.security import Credentials
 from gradlane.daemon.arbiter import Arbiter
 
 CREDENTIALS = Credentials(None)
-
-
-class _Clock(selectors.SelectSelector):
-    """Nothing comes from outside: what waits for a time is next."""
-
-    now = 0.0
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        assert timeout is not None, "nobody has anything to do any more"
-        self.now += max(0.0, timeout)
-        return []
-
-
-def run(scene: Coroutine[Any, Any, None]) -> None:
-    """To its end, in simulated time."""
-    clock = _Clock()
-    loop = asyncio.SelectorEventLoop(clock)
-    loop.time = lambda: clock.now
-    try:
-        loop.run_until_complete(scene)
-    finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                loop.run_until_complete(task)
-        loop.close()
 
 
 class _Wire:
@@ -114,8 +87,9 @@ class World:
         members = [SimpleNamespace(rank=rank, address=f"10.0.{rank >> 8}.{rank & 255}") for rank in range(size)]
         transport = SimpleNamespace(slice_bytes=None, rate=1e9, buffer=100_000, contention="fair")
         self.job: Any = SimpleNamespace(
+            racks=None,
             name="trial", id=7, members=members, workers=members, servers=[], family=4, patience=60,
-            transport=transport, name_of=lambda rank: f"rank {rank}",
+            transport=transport, name_of=lambda rank: f"rank {rank}", can_be_cut=True, sum_lanes=None,
         )  # fmt: skip
         self.peers = [self._rank(rank) for rank in range(size)]
 
@@ -146,7 +120,7 @@ class World:
             peers.start()
             await peers.rendezvous.connected(60)
             prober: Any = _Prober()
-            agreed = await joining.agree(self.job, rank, peers, prober)
+            agreed = await joining.agree(self.job, rank, peers, prober, 1)
             assert agreed.slice_bytes
             await peers.rendezvous.reach(Stage.READY, 60)
             if self.survives:

@@ -23,7 +23,7 @@ def slice_bytes(agent) -> int:
     return agent.status()["jobs"]["trial"]["slice_bytes"]
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_a_job_is_joined_within_a_second_whoever_comes_first(tmp_path: Path) -> None:
     addresses = loopback(4)
     file = job_file(tmp_path, addresses)

@@ -3,16 +3,20 @@
 
 import asyncio
 import math
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from gradlane.control.board import Board
 from gradlane.control.signs import DEAD_SECONDS, HEARTBEAT_SECONDS
-from tests.gradlane.control.simulated_ranks import World, run, simulated
+from tests.gradlane.control.simulated_ranks import World, simulated
+from tests.support.effort import tries
+from tests.support.virtual_time import run
 
-MANY = 1024
-BITS = 10
+MANY = tries(256, thoroughly=1024)
+BITS = MANY.bit_length() - 1
+FEWER = 256
 
 Make = Callable[..., World]
 
@@ -41,14 +45,43 @@ def test_what_a_rank_says_grows_with_the_logarithm(make: Make) -> None:
     run(scene())
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_leaving_takes_two_lines_to_each_neighbour_and_no_time(make: Make, seconds: float) -> None:
+    """All at once, and one after the other; then the hub says who has left with each heartbeat, in one line."""
+
+    async def scene() -> None:
+        world = make(FEWER)
+        await world.join()
+        for said in world.sent:
+            said.clear()
+        chance, begun = random.Random(1), world.now
+
+        async def one(rank: int, after: float) -> None:
+            await asyncio.sleep(after)
+            await world.leave([rank])
+
+        ranks = asyncio.gather(*(one(rank, chance.random() * seconds) for rank in range(1, FEWER)))
+        await asyncio.gather(ranks, one(0, seconds))
+        assert world.now - begun == pytest.approx(seconds)
+        assert max(said["stage"] for said in world.sent[1:]) <= 2 * 2 * (FEWER.bit_length() - 1)
+        assert all(said.total() == said["stage"] + said["beat"] for said in world.sent[1:])
+        hub, beats = world.sent[0], seconds // HEARTBEAT_SECONDS + 1
+        assert (hub["stage"], hub["reached"]) == (2 * (FEWER - 1), FEWER - 1)
+        assert hub["left"] <= beats * (FEWER - 1)
+        assert hub.keys() <= {"stage", "reached", "left", "beat"}
+        assert not world.failed
+
+    run(scene())
+
+
 def test_all_hear_at_once_that_an_agent_has_died(make: Make) -> None:
     async def scene() -> None:
         world = make(MANY)
         await world.join()
-        world.kill(700)
+        world.kill(200)
         await asyncio.sleep(0.1)
-        assert {why for rank, (why, _) in world.failed.items() if rank != 700} == {
-            "rank 700 is gone: its agent closed the connection"
+        assert {why for rank, (why, _) in world.failed.items() if rank != 200} == {
+            "rank 200 is gone: its agent closed the connection"
         }
         assert len(world.failed) == MANY
 
@@ -73,7 +106,7 @@ def test_all_hear_in_time_who_is_silent(make: Make, victim: int) -> None:
 
 def test_who_is_heard_by_datagrams_alone_is_not_taken_for_dead(make: Make) -> None:
     async def scene() -> None:
-        world = make(200)
+        world = make(120)
         await world.join()
         victim = world.peers[100]
         victim.signs.silence = lambda _: 0.3
@@ -132,12 +165,15 @@ def test_what_all_wait_for_and_who_has_left_is_known_to_all(make: Make) -> None:
     async def scene() -> None:
         world = make(40)
         await world.join()
+        begun = world.now
         for rank, peers in enumerate(world.peers):
-            peers.waits(f"it {rank % 3}")
+            peers.waits(f"it {rank % 3}", rank)
         leaving = [asyncio.ensure_future(world.leave([rank])) for rank in (0, 17)]
         await asyncio.sleep(2 * HEARTBEAT_SECONDS)
         for peers in world.peers:
             assert peers.board.waiting == {rank: f"it {rank % 3}" for rank in range(40)}
+            waited = [peers.board.waited(rank) - (world.now - begun) for rank in range(40)]
+            assert waited == pytest.approx(range(40), abs=0.01)
             assert {0, 17} >= peers.board.left >= {17}
         world.peers[17].waits(None)
         await asyncio.sleep(2 * HEARTBEAT_SECONDS)
@@ -150,12 +186,14 @@ def test_what_all_wait_for_and_who_has_left_is_known_to_all(make: Make) -> None:
 
 
 def test_a_new_hub_tells_what_the_old_one_may_not_have_told_all() -> None:
-    board = Board(40)
+    now = 10.0
+    board = Board(40, lambda: now)
     board.take({"left": [3, 5]})
-    board.take({"waits": "it", "ranks": [7]})
+    board.take({"waits": "it", "ranks": [7, 9], "seconds": [2.5, 30]})
     list(board.news())
     board.again()
-    assert list(board.news()) == [{"left": [3, 5]}, {"waits": "it", "ranks": [7]}]
+    now = 11.0
+    assert list(board.news()) == [{"left": [3, 5]}, {"waits": "it", "ranks": [7, 9], "seconds": [3.5, 31.0]}]
     assert list(board.news()) == []
 
 

@@ -81,7 +81,7 @@ class World:
             self.ranks[b].hear(a, message)
 
 
-@settings(max_examples=tries(150, 1500), deadline=None)
+@settings(max_examples=tries(60, 1500), deadline=None)
 @given(st.data())
 def test_those_that_go_on_agree_whoever_dies_and_however_the_network_parts(data: st.DataObject) -> None:
     size = data.draw(st.integers(2, 6))

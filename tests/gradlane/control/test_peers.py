@@ -144,6 +144,20 @@ def test_a_caller_with_another_job_file_keeps_nobody_from_leaving_and_may_call_a
     assert not run(tmp_path, scene).failures
 
 
+PATHS = {"packet": 1500, "rank": 0, "latency": 0.0, "rate": None, "runners": 1}
+WRONG_PATHS: list[dict[str, Any]] = [
+    {"latency": math.nan},
+    {"rate": 0},
+    {"packet": 0},
+    {"runners": 0},
+    {"runners": 9},
+    {"runners": 1.5},
+    {"runners": None},
+    {"more": 1},
+]
+AGREED = {"slice_bytes": 1400, "rate": 1e9, "latency": 0.0, "shards": 1, "steered": 0}
+
+
 @pytest.mark.parametrize(
     "message",
     [
@@ -168,12 +182,13 @@ def test_a_caller_with_another_job_file_keeps_nobody_from_leaving_and_may_call_a
         {"topic": "session", "content": {"token": -1, "message_base": 0, "generation": 1}},
         {"topic": "session", "content": {"token": 1, "message_base": 0, "generation": 0}},
         {"topic": "session", "content": {"token": 1}},
-        {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": math.nan, "rate": None}},
-        {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": 0.0, "rate": 0}},
-        {"topic": "paths", "content": {"packet": 0, "rank": 0, "latency": 0.0, "rate": None}},
-        {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": 0.0, "rate": None, "more": 1}},
+        *({"topic": "paths", "content": PATHS | wrong} for wrong in WRONG_PATHS),
+        {"topic": "paths", "content": {name: value for name, value in PATHS.items() if name != "runners"}},
         {"topic": "agreement", "content": [1400, 1e9, 0.0]},
-        {"topic": "agreement", "content": {"slice_bytes": "1400", "rate": 1e9, "latency": 0.0}},
+        {"topic": "agreement", "content": AGREED | {"slice_bytes": "1400"}},
+        {"topic": "agreement", "content": AGREED | {"shards": 0}},
+        {"topic": "agreement", "content": AGREED | {"shards": 9}},
+        {"topic": "agreement", "content": AGREED | {"steered": 2}},
     ],
 )
 def test_who_says_what_makes_no_sense_is_dropped_and_nobody_else(tmp_path: Path, message: Any) -> None:
@@ -184,7 +199,7 @@ def test_who_says_what_makes_no_sense_is_dropped_and_nobody_else(tmp_path: Path,
     assert "sent what makes no sense" in rank.dropped[1]
 
 
-@settings(max_examples=tries(200), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=tries(100, 1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(st.sampled_from(FROM_MEMBERS).flatmap(changed), min_size=1, max_size=6))
 def test_whatever_a_member_says_this_rank_does_not_blame_itself(tmp_path: Path, lines: list[bytes]) -> None:
     rank = run(tmp_path, lambda it: it.hears(1, *lines))

@@ -61,14 +61,14 @@ def test_another_version_is_named_at_both_ends_at_once(tmp_path: Path) -> None:
     addresses = loopback(2)
     file = job_file(tmp_path, addresses)
     newer = (
-        "import gradlane.control.handshake as h, sys; h.VERSION = '9.1'; from gradlane.cli import main; "
+        "import gradlane.control.handshake as h, sys; h.VERSION = '0.1'; from gradlane.cli import main; "
         "sys.exit(main())"
     )
     mixed = Agent(addresses[0], tmp_path / "0.sock"), Agent(addresses[1], tmp_path / "1.sock", program=("-c", newer))
     with running(*mixed) as hosts:
         said = what_both_say([file, file], hosts)
-    assert f"speaks version 9.1 of the agents' protocol, this agent version {handshake.VERSION}" in said[0]
-    assert f"speaks version {handshake.VERSION} of the agents' protocol, this agent version 9.1" in said[1]
+    assert f"speaks version 0.1 of the agents' protocol, this agent version {handshake.VERSION}" in said[0]
+    assert f"speaks version {handshake.VERSION} of the agents' protocol, this agent version 0.1" in said[1]
 
 
 def test_a_job_needs_a_key_or_certificates(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def introduced(parsed: job.Job, answer: Answer, rank: int = 1, to: int = 0) -> s
         ({"proof": "0" * 64}, "does not know the key of job 'trial'"),
         ({"proof": None}, "does not know the key of job 'trial'"),
         ({"digest": "0"}, "has another job file for job 'trial'"),
-        ({"version": "9.1"}, "speaks version 9.1"),
+        ({"version": "0.1"}, "speaks version 0.1"),
     ],
 )
 def test_a_caller_takes_nobody_who_does_not_know_the_key_and_the_job(

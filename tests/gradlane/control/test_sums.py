@@ -20,6 +20,7 @@ from gradlane.control.sums import (
     Resumed,
     State,
     Stream,
+    Waits,
     decide,
 )
 from tests.support.effort import tries
@@ -309,3 +310,18 @@ def test_a_step_that_anybody_has_is_completed_alike_by_all_whatever_comes_when(
         job.settle()
         job.check()
     assert all(worker.done[tensor] >= far for worker in job.workers for tensor in range(TENSORS)), "it hangs"
+
+
+def test_a_step_in_which_half_of_the_workers_wait_goes_on_and_each_counts_once() -> None:
+    waits = Waits(1024)
+
+    def hear(rank: int, step: int) -> list[tuple[int, int]]:
+        return waits.hear(rank, {"waiting": [[3, step]]})
+
+    assert not any(hear(rank, 7) for rank in range(511))
+    assert not any(hear(rank, 7) for rank in range(511))
+    assert hear(4, 8) == []
+    assert hear(600, 7) == []
+    assert hear(601, 7) == [(3, 7)]
+    assert not any(hear(rank, 7) for rank in range(602, 1024))
+    assert not any(hear(rank, 6) for rank in range(1024)), "what was before goes on with it"

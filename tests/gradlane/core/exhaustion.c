@@ -62,13 +62,14 @@ static bool exact(unsigned tensor) { return tensor > 0; }
 static void begin(trial *t, gl_port *port, unsigned servers) {
     const gl_loss losses[] = {{0, 0, 300000, 200000}};
     const gl_range classes[] = {{0, 10, 0, 255, 5}};
+    const uint16_t racks[RANKS] = {1, 0, 1, 0};
     scarce = t->number == 0;
     for (unsigned rank = 0; rank < t->ranks; rank++) {
         const gl_config c = {
             .job = (uint16_t)(t->number + 1), .rank = (uint16_t)rank, .workers = (uint16_t)t->workers,
             .servers = (uint16_t)servers, .slice_bytes = SLICE, .token = 7, .window = 4, .rate = 1000000000, .buffer = 64000,
             .loss_count = 1, .losses = losses, .port = rank ? NULL : port, .memory = 1 << 14, .trace_every = 1, .tag = 1,
-            .class_count = 1, .classes = classes, .critical = 500000};
+            .class_count = 1, .classes = classes, .critical = 500000, .racks = racks};
         if (!(t->engines[rank] = gl_engine_new(&c))) t->refused = true;
     }
     scarce = false;

@@ -11,7 +11,8 @@ enum { RANKS = 200, TURNS = 200000, SOME = 5 };
 static job j;
 static tx x;
 static uint64_t now = 1000000, looks, allowed;
-static unsigned turn;                  /* the model's */
+static unsigned turn;                  /* the model's: a place in the round */
+static lane *in_place[RANKS + 1];
 static bool changed[RANKS + 1], busy[RANKS + 1];
 
 uint64_t __real_flow_due(const flow *f);
@@ -41,10 +42,30 @@ static void change(void) {
     lane_changed(&x, l), note(l);
 }
 
+/* Each place in a round of so many ranks is one lane's. */
+static void check_places(const tx *of, unsigned ranks, lane **found) {
+    for (unsigned i = 0; i <= ranks; i++) found[i] = NULL;
+    for (unsigned i = 0; i <= ranks; i++) {
+        lane *l = &of->lanes[i];
+        require(l->place <= ranks && !found[l->place], "two lanes have one place, or one has none");
+        found[l->place] = l;
+    }
+}
+
+/* Whether something is to be sent by a host that had nothing. */
+static bool starts(void) {
+    bool any = false;
+    for (unsigned i = 0; i <= RANKS; i++) {
+        if (busy[i]) return false;
+        any |= changed[i];
+    }
+    return any;
+}
+
 /* The lane whose turn it is, looked for among all; as it was before there were heaps. */
 static lane *first_of_all(void) {
     for (unsigned i = 0; i <= RANKS; i++) {
-        lane *l = &x.lanes[(turn + i) % (RANKS + 1)];
+        lane *l = in_place[(turn + i) % (RANKS + 1)];
         if (l->backlog && __real_flow_due(&l->flow) <= horizon()) return l;
     }
     return NULL;
@@ -72,20 +93,29 @@ static void send(lane *l) {
     l->backlog -= slices, l->flow.sequence += slices;
     flow_sent(&l->flow, slices * 1500.0, now);
     lane_sent(&x, l, now);
-    turn = (unsigned)(l - x.lanes) + 1;
+    turn = l->place + 1;
     allowed += 3;
 }
 
 int main(void) {
     srand(1);
+    for (unsigned ranks = 1; ranks < RANKS; ranks++) {
+        job other = {0};
+        tx of = {0};
+        begin(&other, &of, (uint16_t)ranks);
+        check_places(&of, ranks, in_place);
+        tx_free(&of), job_free(&other);
+    }
     begin(&j, &x, RANKS);
-    unsigned sent = 0, waited = 0, most = 0;
+    check_places(&x, RANKS, in_place);
+    unsigned starting = 0, sent = 0, waited = 0, most = 0;
     for (unsigned n = 0; n < TURNS; n++) {
         for (unsigned changes = draw(4); changes--;) change();
         if (draw(2000) == 0)
             for (lane *l = x.lanes; l <= x.lanes + RANKS; l++) note(l), lane_more(&x, l, 5);
         now += draw(20);
         if (j.tenant.port->until <= now && draw(10) == 0) j.tenant.port->until = now + draw(100);
+        if (starts()) turn = 0, starting++;
         lane *l = lane_first(&x, now);
         require(looks <= allowed, "more lanes are looked at than have changed or sent");
         check_busy();
@@ -102,6 +132,7 @@ int main(void) {
         }
         if (x.due.count + x.open.count > most) most = x.due.count + x.open.count;
     }
+    require(starting > TURNS / 100, "there was always something to send");
     require(sent > TURNS / 4 && waited > TURNS / 20 && most > RANKS, "not everything was tried");
     tx_free(&x), job_free(&j);
     return 0;

@@ -34,6 +34,11 @@ static void on_stall(flow *f) { ((state *)f->state)->stalls++; }
 
 static double window(const flow *f) { return ((state *)f->state)->window; }
 
+/* As often as it is time to, from `now` on. */
+static void ask(flow *f, uint64_t now) {
+    for (; flow_asks(f, now); now = flow_due(f)) flow_asked(f, now);
+}
+
 static const controller halving = {.bytes = sizeof(state), .start = on_start, .begin = on_begin, .share = on_share,
                                    .report = on_report, .stall = on_stall, .window = window};
 
@@ -45,7 +50,7 @@ int main(void) {
     rtt_start(&to);
     assert(flow_new(&f, &u, 1));
     const state *s = f.state;
-    flow_begin(&f, now, 2, now);
+    flow_begin(&f, now, 2, false, now);
     assert(f.rate == 500); /* another flow meets it, so each begins with half of the link */
 
     for (unsigned i = 0; i < 40; i++) {
@@ -56,7 +61,9 @@ int main(void) {
     }
     /* The window is full: after three round trips and the queue time it is time to ask, and only a stall would open it. */
     assert(flow_full(&f) && now == 1000000 + 2 * 39 + 3 * INITIAL_RTT + 100);
-    f.asked = true;
+    flow_asked(&f, now);
+    assert(flow_due(&f) == now + 2 * (3 * INITIAL_RTT + 100) && flow_asks(&f, flow_due(&f)));
+    ask(&f, now);
     assert(flow_due(&f) > 1000000 + 20000);
 
     const uint64_t heard = 1000000 + ROUND_TRIP;
@@ -68,7 +75,7 @@ int main(void) {
     assert(flow_open(&f, heard));
 
     for (unsigned i = 0; i < 20; i++) f.sequence++;
-    f.asked = true;
+    ask(&f, heard);
     assert(!flow_open(&f, heard + 20000) && flow_open(&f, heard + 30000) && s->stalls == 1);
     flow_free(&f);
     return 0;

@@ -18,3 +18,7 @@ def test_every_allocation_may_fail(tmp_path: Path) -> None:
 
 def test_a_full_socket_is_not_waited_for(tmp_path: Path) -> None:
     subprocess.run([build(tmp_path, [HERE / "full_socket.c"], "sendmmsg")], check=True)
+
+
+def test_a_full_batch_has_room_for_a_short_datagram(tmp_path: Path) -> None:
+    subprocess.run([build(tmp_path, [HERE / "messages.c"], "sendmmsg")], check=True)

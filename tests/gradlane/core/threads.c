@@ -1,19 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Two hosts as the daemon runs them, in one process under ThreadSanitizer: a runner's thread each, and one that reads aside
- * for host 0, processes that command through their channels and wait, and threads that look on, add jobs and sockets and take
- * them away meanwhile. */
-#include <arpa/inet.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
-#include "exchange/exchange.h"
-#include "io/clock.h"
+ * Two hosts as the daemon runs them, in one process under ThreadSanitizer: at each a runner's thread for each job, which share
+ * the host's port, and one that reads aside for host 0, processes that command through their channels and wait, and threads
+ * that look on, add jobs and sockets and take them away meanwhile. */
+#include "threads.h"
 
 enum { HOSTS = 2, JOBS = 2, ELEMENTS = 400000, SLICE = 40000, STEPS = 60 };
 
@@ -26,43 +15,27 @@ typedef struct {
     int kicks, notify;
 } member;
 
-static gl_runner *runners[HOSTS];
+static gl_runner *runners[JOBS][HOSTS];
 static gl_port *ports[HOSTS];
-static int sockets[HOSTS];
-static struct sockaddr_storage addresses[HOSTS];
+static int sockets[JOBS][HOSTS];
+static struct sockaddr_storage addresses[JOBS][HOSTS];
 static member members[JOBS][HOSTS];
 static atomic_bool over;
 
-static void require(int holds, const char *what) {
-    if (!holds) fprintf(stderr, "%s\n", what), exit(1);
-}
-
-static void open_socket(int host) {
-    struct sockaddr_in *address = (struct sockaddr_in *)&addresses[host];
-    socklen_t length = sizeof *address;
-    *address = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    sockets[host] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    require(!bind(sockets[host], (struct sockaddr *)address, sizeof *address), "bind");
-    getsockname(sockets[host], (struct sockaddr *)address, &length);
-}
-
 static void join(int job, int host) {
     member *m = &members[job][host];
-    gl_runner *r = runners[host];
+    gl_runner *r = runners[job][host];
     const gl_config config = {
         .job = (uint16_t)(1 + job), .rank = (uint16_t)host, .workers = HOSTS, .slice_bytes = SLICE, .token = 7, .window = 64,
         .rate = 10000000000, .buffer = 1 << 20, .port = ports[host], .memory = 1 << 20, .trace_every = 2};
     const gl_exchange_config local = {.host = (uint16_t)host, .hosts = HOSTS, .processes = 1, .slice_bytes = SLICE};
     int kick[2];
     require(!pipe(kick), "pipe");
-    m->memory = aligned_alloc(4096, (gl_channel_bytes() + 4095) / 4096 * 4096);
-    memset(m->memory, 0, gl_channel_bytes());
+    m->memory = channel_memory();
     m->values = calloc(ELEMENTS, sizeof *m->values);
     m->notify = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC), m->kicks = kick[0];
-    gl_runner_lock(r); /* the port is shared with engines that run */
     m->engine = gl_engine_new(&config);
-    gl_runner_unlock(r);
-    require(m->engine && !gl_runner_add(r, m->engine, sockets[host], addresses, HOSTS, NULL, NULL), "engine");
+    require(m->engine && !gl_runner_add(r, m->engine, sockets[job][host], addresses[job], HOSTS, NULL, NULL), "engine");
     m->exchange = gl_exchange_new(r, m->engine, &local, m->notify);
     const gl_partition all = {.elements = ELEMENTS, .algorithm = GL_DIRECT};
     const uint16_t layers[ELEMENTS * 4 / SLICE + 1] = {0};
@@ -79,21 +52,14 @@ static void join(int job, int host) {
 static void leave(int job, int host) {
     member *m = &members[job][host];
     gl_exchange_stop(m->exchange);
-    gl_runner_remove(runners[host], m->engine);
+    gl_runner_remove(runners[job][host], m->engine);
     gl_client_fail(m->client);
-    gl_runner_lock(runners[host]);
     gl_engine_leave(m->engine);
-    gl_runner_unlock(runners[host]);
     gl_engine_free(m->engine);
     gl_exchange_free(m->exchange);
     gl_client_free(m->client);
     close(m->kicks), close(m->notify);
     free(m->memory), free(m->values);
-}
-
-static void *serve(void *runner) {
-    require(!gl_runner_run(runner), "run");
-    return NULL;
 }
 
 /* A training process: every step's sum is twice as much as the one before. */
@@ -102,12 +68,7 @@ static void *train(void *context) {
     for (int i = 0; i < ELEMENTS; i++) m->values[i] = (float)(i % 3);
     for (int step = 1; step <= STEPS; step++) {
         const gl_command command = {.kind = GL_COMMAND_TENSOR};
-        const int slot = gl_client_submit(m->client, &command);
-        require(slot >= 0, "submit");
-        int state;
-        while ((state = gl_client_wait(m->client, (unsigned)slot, 1000000)) < GL_DONE) {}
-        require(state == GL_DONE, "failed");
-        gl_client_release(m->client, (unsigned)slot);
+        wait_for(m->client, gl_client_submit(m->client, &command));
     }
     for (int i = 0; i < ELEMENTS; i++) require(m->values[i] == (float)(i % 3) * 0x1p60f, "a wrong sum");
     return NULL;
@@ -124,6 +85,7 @@ static void *listen_to(void *context) {
 /* The daemon's other threads. */
 static void *look_on(void *context) {
     const int host = (int)(intptr_t)context;
+    gl_runner *const r = runners[0][host];
     gl_runner_counts counts;
     gl_exchange_statistics statistics;
     gl_oldest_operation oldest;
@@ -131,17 +93,17 @@ static void *look_on(void *context) {
     int last;
     while (!atomic_load(&over)) {
         member *m = &members[0][host];
-        gl_runner_statistics(runners[host], &counts);
-        gl_runner_send_errors(runners[host], m->engine, &errors, &last);
-        gl_runner_lock(runners[host]);
+        gl_runner_statistics(r, &counts);
+        gl_runner_send_errors(r, m->engine, &errors, &last);
+        gl_runner_lock(r);
         gl_exchange_counts(m->exchange, &statistics);
         gl_exchange_oldest(m->exchange, &oldest, gl_now());
         require(!gl_exchange_failure(m->exchange)->kind, "an exchange has failed");
-        gl_runner_unlock(runners[host]);
-        gl_runner_wake(runners[host]);
+        gl_runner_unlock(r);
+        gl_runner_wake(r);
         const int other = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0); /* as of a multicast group */
-        require(!gl_runner_socket(runners[host], other), "another socket");
-        gl_runner_unwatch(runners[host], other);
+        require(!gl_runner_socket(r, other), "another socket");
+        gl_runner_unwatch(r, other);
         close(other);
         usleep(500);
     }
@@ -149,13 +111,17 @@ static void *look_on(void *context) {
 }
 
 int main(void) {
-    pthread_t loops[HOSTS], watchers[HOSTS], listeners[HOSTS], workers[JOBS][HOSTS];
-    for (int host = 0; host < HOSTS; host++) open_socket(host);
+    pthread_t loops[JOBS][HOSTS], watchers[HOSTS], listeners[HOSTS], workers[JOBS][HOSTS];
+    for (int job = 0; job < JOBS; job++)
+        for (int host = 0; host < HOSTS; host++) sockets[job][host] = open_socket(&addresses[job][host]);
     for (int host = 0; host < HOSTS; host++) {
-        ports[host] = gl_port_new(1 << 20), runners[host] = gl_runner_new();
-        require(!gl_runner_socket(runners[host], sockets[host]), "socket");
-        require(host || !gl_runner_read_aside(runners[host]), "a second thread");
-        pthread_create(&loops[host], NULL, serve, runners[host]);
+        ports[host] = gl_port_new(1 << 20);
+        for (int job = 0; job < JOBS; job++) {
+            gl_runner *const r = runners[job][host] = gl_runner_new();
+            require(!gl_runner_socket(r, sockets[job][host]), "socket");
+            require(host || !gl_runner_read_aside(r), "a second thread");
+            pthread_create(&loops[job][host], NULL, serve, r);
+        }
         join(0, host);
     }
     for (int host = 0; host < HOSTS; host++) {
@@ -173,12 +139,17 @@ int main(void) {
     for (int host = 0; host < HOSTS; host++) pthread_join(watchers[host], NULL), pthread_join(listeners[host], NULL);
     for (int host = 0; host < HOSTS; host++) leave(0, host);
     for (int host = 0; host < HOSTS; host++) {
-        gl_runner_counts counts;
-        gl_runner_statistics(runners[host], &counts);
-        require(host ? !counts.received_aside : counts.received_aside > 0, "read aside");
-        gl_runner_stop(runners[host]);
-        pthread_join(loops[host], NULL);
-        gl_runner_free(runners[host]), gl_port_free(ports[host]), close(sockets[host]);
+        for (int job = 0; job < JOBS; job++) {
+            gl_runner *const r = runners[job][host];
+            gl_runner_counts counts;
+            gl_runner_statistics(r, &counts);
+            require(host || job ? counts.received_aside <= counts.received : counts.received_aside > 0, "read aside");
+            require(!host || !counts.received_aside, "read aside by none");
+            gl_runner_stop(r);
+            pthread_join(loops[job][host], NULL);
+            gl_runner_free(r), close(sockets[job][host]);
+        }
+        gl_port_free(ports[host]);
     }
     return 0;
 }

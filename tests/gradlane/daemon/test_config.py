@@ -29,6 +29,7 @@ mode = "0600"
 nice = 0
 realtime = false
 threads = 2
+runners = 3
 [log]
 level = "debug"
 format = "json"
@@ -53,6 +54,7 @@ def test_every_key_arrives(tmp_path: Path) -> None:
         nice=0,
         realtime=False,
         threads=2,
+        runners=3,
         log=Log("debug", "json", tmp_path / "agent.log"),
         metrics=Endpoint("::1", 9561),
         memory=512 << 20,
@@ -66,6 +68,14 @@ def test_a_second_thread_where_cores_are_not_few(cores: int, threads: int, monke
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
     assert AgentConfig((ip_address("10.0.1.2"),)).threads == threads
     assert config.parse('address = "10.0.1.2"', "agent.toml").threads == threads
+
+
+@pytest.mark.parametrize(("cores", "runners", "threads"), [(3, 1, 1), (4, 2, 1), (6, 3, 1), (16, 4, 2), (64, 4, 2)])
+def test_runners_by_the_cores(cores: int, runners: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
+    found = config.parse('address = "10.0.1.2"\n[scheduling]\nrunners = "auto"', "agent.toml")
+    assert (found.runners, found.threads) == (runners, threads)
+    assert config.parse('address = "10.0.1.2"', "agent.toml").runners == 1
 
 
 def test_the_address_alone_is_enough() -> None:
@@ -90,6 +100,7 @@ def test_the_address_alone_is_enough() -> None:
         ('mode = "rw"', "mode: is 'rw'; it must be a socket's permissions"),
         ("[scheduling]\nnice = 20", "agent.toml:2: scheduling.nice: is 20; it must be an integer from -20 to 19"),
         ("[scheduling]\nthreads = 3", "scheduling.threads: is 3; it must be an integer from 1 to 2"),
+        ("[scheduling]\nrunners = 9", "scheduling.runners: is 9; it must be 'auto' or an integer from 1 to 8"),
         ('[scheduling]\nrealtime = "yes"', "scheduling.realtime: is 'yes'; it must be true or false"),
         ('[log]\nlevel = "loud"', "log.level: is 'loud'; it must be one of 'debug', 'info', 'warning', 'error'"),
         ('[log]\nfile = "/no/such/folder/x.log"', "there is no folder /no/such/folder"),

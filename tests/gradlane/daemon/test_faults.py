@@ -18,6 +18,8 @@ from tests.support.members import Member, job_file, members
 from tests.support.paths import ROOT
 from tests.support.resources import holds_no_more_after
 
+pytestmark = pytest.mark.long
+
 # What is documented, whatever the fault.
 SECONDS = 10.0
 

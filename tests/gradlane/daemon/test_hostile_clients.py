@@ -15,7 +15,7 @@ import pytest
 from gradlane.client import agent_socket
 from gradlane.daemon.clients import MAX_GUESTS, MAX_REQUESTS
 from gradlane.ipc import messages
-from tests.support.agents import Agent, agents, loopback, running, until
+from tests.support.agents import PATIENCE, Agent, agents, loopback, running, until
 from tests.support.communicators import joined
 from tests.support.members import Member, job_file
 from tests.support.resources import cpu_seconds, descriptors, holds_no_more_after
@@ -135,9 +135,11 @@ def test_a_process_that_asks_without_end_is_not_read_any_more(hosts: list[Agent]
 def test_a_process_that_does_not_read_its_answers_is_dropped(agent: Agent, tmp_path: Path) -> None:
     with Member(job_file(tmp_path, ALONE), 0, agent) as member:
         assert member.next()[0] == "joined"
+        begun = time.monotonic()
         with contextlib.suppress(ConnectionError):
             for number in range(20_000):
                 messages.send(member.socket, {"op": "statistics", "request": number})
+                assert time.monotonic() < begun + PATIENCE, f"the agent has taken {number} questions, and goes on"
             pytest.fail("the agent went on")
         assert "does not read its answers; dropped" in agent.wait_for("does not read")
         until(lambda: not agent.status()["jobs"])

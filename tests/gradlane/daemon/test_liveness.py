@@ -93,19 +93,36 @@ def test_who_is_late_ends_the_job_when_its_patience_is_over_and_the_network_at_o
 
 
 def test_who_has_waited_elsewhere_has_as_much_time_as_any_from_then_on() -> None:
+    """That it waits is heard at second 24, and that it has done so from 20.5 on; then it waits again, from 38 on."""
     progress = Progress()
     for second in range(10, 41):
         idle = progress.idle("a", float(second))
-        if 20 < second <= 35:
+        if 24 <= second <= 35:
             assert liveness.waits_elsewhere(Waiting(ranks=[1]), {1: OTHER})
-            progress.excuse()
-    assert (idle, progress.excused) == (30, 15)
+            progress.excuse(second - 20.5)
+        if second == 40:
+            progress.excuse(2)
+    assert (idle, progress.excused) == (30, 14.5 + 2)
     assert not liveness.waits_elsewhere(Waiting(ranks=[1]), {1: ELSEWHERE})
     for idle, excused, over in ((PATIENCE, 15, False), (PATIENCE + 15, 15, True), (2 * PATIENCE, 3 * PATIENCE, True)):
         found = stall(Waiting(ranks=[1]), idle, {1: ELSEWHERE}, PATIENCE, excused=excused)
         assert found is not None
         assert found.over == over
     assert progress.idle("b", 41.0) == progress.excused == 0
+
+
+def test_no_more_is_excused_than_nothing_came_for() -> None:
+    progress = Progress()
+    progress.idle("a", 10.0)
+    progress.idle("a", 12.0)
+    progress.excuse(100.0)
+    progress.idle("a", 13.0)
+    progress.excuse(101.0)
+    assert progress.excused == 3
+    progress.idle("b", 14.0)
+    progress.idle("b", 15.0)
+    progress.excuse(5.0)
+    assert progress.excused == 1
 
 
 def test_who_has_left_and_is_waited_for_ends_the_job() -> None:

@@ -59,8 +59,8 @@ GOOD: dict[str, dict[str, Any]] = {
 HELLO = {"version": handshake.VERSION, "job": 7, "rank": 1, "to": 0, "nonce": "n", "digest": "d", "proof": "p"}
 FROM_MEMBERS: list[dict[str, Any]] = [
     {"stage": 1},
-    {"waiting": "it"},
-    {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": 0.0, "rate": None}},
+    {"waiting": "it", "seconds": 2.5},
+    {"topic": "paths", "content": {"packet": 1500, "rank": 0, "latency": 0.0, "rate": None, "runners": 1}},
     {"ask": 1, "question": {"kind": "group", "name": "g", "shape": 2}},
     {"answer": 0, "content": {}},
     {"report": [[{"kind": "group", "name": "g", "shape": 2}, {"id": 0}]], "whole": True},
@@ -71,7 +71,7 @@ FROM_MEMBERS: list[dict[str, Any]] = [
     {"beat": "AQEB"},
     {"reached": 2},
     {"left": [1]},
-    {"waits": "it", "ranks": [1]},
+    {"waits": "it", "ranks": [1], "seconds": [2.5]},
     {"missing": [2]},
     {"topic": "ownership", "content": {"report": {"step": 3, "steps": 3, "late": {"0": [3, 1, 0.0, 0.1, 0.2]}}}},
     {"topic": "ownership", "content": {"bound": 5, "number": 1}},

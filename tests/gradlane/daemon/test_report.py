@@ -174,7 +174,7 @@ def silent() -> Iterator[str]:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_a_controller_that_never_answers_holds_up_nothing(silent: str, tmp_path: Path) -> None:
     token, file = tmp_path / "token", tmp_path / "agent.toml"
     token.write_text("gradlane_x")

@@ -19,7 +19,7 @@ from gradlane.daemon.arbiter import Arbiter
 from gradlane.daemon.local_job import LocalJob
 from gradlane.daemon.meetings import REPORT_SECONDS, Meetings
 from gradlane.daemon.shared import Services
-from gradlane.datapath.exchange import Exchange
+from gradlane.datapath.exchange import Exchange, Waiting
 from tests.gradlane.control.test_peers import Writer
 from tests.support.agents import loopback
 from tests.support.members import job_file
@@ -72,6 +72,14 @@ class Rank:
         for _ in range(3):
             await asyncio.sleep(0)
 
+    def check_progress(self, now: float, oldest: Waiting | None) -> None:
+        """While that is the oldest operation, and no datagram comes."""
+        held: Any = SimpleNamespace(oldest=lambda: oldest, held=False, drop=lambda _: {})
+        silent: Any = SimpleNamespace(statistics=lambda: {"datagrams_received": 1})
+        self.local._exchange, self.local._engine = held, silent  # pyright: ignore[reportPrivateUsage]
+        self.local._check_progress(now)  # pyright: ignore[reportPrivateUsage]
+        self.local._exchange = self.local._engine = None  # pyright: ignore[reportPrivateUsage]
+
     async def watch(self) -> None:
         """As soon as it has joined, and until it ends."""
         self.local._spawn(self.local._watch())  # pyright: ignore[reportPrivateUsage]
@@ -98,6 +106,37 @@ def test_a_bug_in_what_watches_ends_the_job_with_its_text(tmp_path: Path, monkey
     assert rank.local.failure.startswith("rank 0 (h0")
     assert "TypeError('a bug')" in rank.local.failure
     assert any("a bug" in message.get("failed", "") for message in rank.said[1])
+
+
+def test_who_waits_in_another_group_has_that_time_beside_the_patience_however_late_it_is_heard(tmp_path: Path) -> None:
+    """Rank 1 has waited for 4.5 s when that is heard, and does so for another second."""
+
+    async def scene(it: Rank) -> None:
+        ended = None
+        for second in range(30):
+            if second == 9:
+                await it.tells(1, {"waiting": "another", "seconds": 4.5})
+            if second == 11:
+                await it.tells(1, {"waiting": None, "seconds": 0})
+            it.check_progress(second, Waiting(second, "the all-reduce", [1], True, [], [0, 1]))
+            if it.peers.dead and ended is None:
+                ended = second
+        assert ended == PATIENCE + 6
+        assert "the job waits 10 s for late workers (job.patience), and 6 s for which they wait" in it.peers.dead[1]
+
+    play(tmp_path, scene)
+
+
+def test_with_what_a_rank_waits_for_it_says_for_how_long(tmp_path: Path) -> None:
+    """From the second look on: what is over by then is told to nobody."""
+
+    async def scene(it: Rank) -> None:
+        for second, what in enumerate(("a", "b", "b", "b")):
+            it.check_progress(second, Waiting(2.5 + second, what, [1], True, [], [1, 2]))
+        it.check_progress(4, None)
+
+    told = [message for message in play(tmp_path, scene, rank=2).said[0] if "waiting" in message]
+    assert told == [{"waiting": "b", "seconds": pytest.approx(4.5, abs=0.5)}, {"waiting": None, "seconds": 0.0}]
 
 
 def test_who_keeps_others_waiting_in_two_models_is_expelled_once(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def name_of(ranks: list[int], label: str = "") -> str:
         asked.append(name)
         return 0
 
-    site: Any = SimpleNamespace(job=WIDE, rank=0, share=share)
+    site: Any = SimpleNamespace(job=WIDE, rank=0, share=share, shards=[None])
     asyncio.run(Groups(site).join(0, {"ranks": ranks, "label": label, "pair": False}))
     return asked[0]
 

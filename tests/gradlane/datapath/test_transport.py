@@ -21,9 +21,10 @@ from gradlane._core import ffi, lib
 
 from gradlane import job as jobs
 from gradlane import wire
-from gradlane.datapath import sockets
+from gradlane.datapath import sockets, steering
 from gradlane.datapath.engine import Engine
 from gradlane.datapath.transport import Transport
+from gradlane.errors import AgentError
 from gradlane.job.agreement import Agreement
 from gradlane.job.costs import Conditions
 from tests.support.needs import needs_root
@@ -57,8 +58,8 @@ def _network() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def transports(*addresses: Sequence[str]) -> Iterator[list[Transport]]:
-    """A transport for each host's addresses."""
+def transports(*addresses: Sequence[str], runners: int = 1) -> Iterator[list[Transport]]:
+    """A transport for each host's addresses, with so many runners."""
 
     def failed(reason: str) -> None:
         raise AssertionError(reason)
@@ -66,7 +67,7 @@ def transports(*addresses: Sequence[str]) -> Iterator[list[Transport]]:
     started: list[Transport] = []
     try:
         for own in addresses:
-            started.append(Transport(map(ip_address, own), failed, realtime=False))
+            started.append(Transport(map(ip_address, own), failed, realtime=False, runners=runners))
         yield started
     finally:
         for transport in started:
@@ -215,23 +216,23 @@ def test_a_watched_descriptor_may_be_taken_away_by_its_own_callback_and_by_anoth
             del context, now
             called.append(1)
             for descriptor in descriptors:
-                lib.gl_runner_unwatch(host.runner, descriptor)
+                lib.gl_runner_unwatch(host.loops[0].runner, descriptor)
             over.set()
 
-        with host.locked():  # so that both are readable when the thread looks
+        with host.loops[0].locked():  # so that both are readable when the thread looks
             for descriptor in descriptors:
-                assert lib.gl_runner_watch(host.runner, descriptor, ready, ffi.NULL) == 0
+                assert lib.gl_runner_watch(host.loops[0].runner, descriptor, ready, ffi.NULL) == 0
         assert over.wait(SECONDS)
         trial_of_the_loop = threading.Event()
 
         @ffi.callback("void(void *, uint64_t)")
         def later(context: object, now: int) -> None:
             del context, now
-            lib.gl_runner_unwatch(host.runner, third)
+            lib.gl_runner_unwatch(host.loops[0].runner, third)
             trial_of_the_loop.set()
 
         third = os.eventfd(1)
-        assert lib.gl_runner_watch(host.runner, third, later, ffi.NULL) == 0
+        assert lib.gl_runner_watch(host.loops[0].runner, third, later, ffi.NULL) == 0
         assert trial_of_the_loop.wait(SECONDS), "the loop goes on"
         assert called == [1], "the other one was taken away before its turn"
         for descriptor in (*descriptors, third):
@@ -240,7 +241,7 @@ def test_a_watched_descriptor_may_be_taken_away_by_its_own_callback_and_by_anoth
 
 def test_a_descriptor_that_can_not_be_watched_is_refused() -> None:
     with transports(FOUR[:1]) as (host,), open(__file__) as file:
-        assert lib.gl_runner_socket(host.runner, file.fileno()) == -1
+        assert lib.gl_runner_socket(host.loops[0].runner, file.fileno()) == -1
 
 
 def test_what_does_not_fit_is_sent_again_in_batches_once_it_does() -> None:
@@ -323,12 +324,13 @@ def test_two_jobs_share_a_multicast_group_and_it_is_free_again_at_once() -> None
     group, own = ip_address("239.47.0.1"), ip_address("10.47.1.1")
     with transports(["10.47.1.1"]) as (host,):
         for _ in range(20):
-            host.join(group, own)
-            host.join(group, own)
-            host.leave(group)
+            loop = host.loops[0]
+            loop.join(group, own)
+            loop.join(group, own)
+            loop.leave(group)
             with pytest.raises(Exception, match="in use"):
                 sockets.bind(group, wire.UDP_PORT, [])
-            host.leave(group)
+            loop.leave(group)
             sockets.bind(group, wire.UDP_PORT, []).close()
 
 
@@ -348,3 +350,48 @@ def test_what_the_kernel_refuses_is_told() -> None:
     done = subprocess.run([*command, sys.executable, "-c", script], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("CAP_SYS_NICE") == 1
+
+
+def test_jobs_are_spread_over_runners_and_each_gets_what_is_its_own() -> None:
+    with transports((FOUR[0], SIX[0]), (FOUR[1], SIX[1]), runners=3) as hosts:
+        trials = [Trial(hosts, SIX if number % 2 else FOUR, number) for number in range(1, 6)]
+        for host in hosts:
+            assert sorted(host.statistics()["runners"]) == [1, 2, 2]
+        for step in range(3):
+            for trial in trials:
+                trial.submit(step=step)
+            wait(trials, step + 1)
+            for trial in trials:
+                trial.check()
+        for host in hosts:
+            counts = host.statistics()
+            assert (counts["foreign"], counts["send_errors"], counts["socket_drops"]) == (0, 0, 0)
+            assert all(int(loop.counts().received) > 0 for loop in host.loops)
+        for trial in trials[:4]:
+            for engine in trial.engines:
+                engine.close()
+        again = Trial(hosts, FOUR, 1)  # where there is room now
+        again.submit()
+        wait([again])
+        again.check()
+        for host in hosts:
+            assert sorted(host.statistics()["runners"]) == [0, 1, 1]
+
+
+def test_two_agents_do_not_share_a_port_though_its_sockets_do() -> None:
+    with transports(FOUR[:1], runners=2), pytest.raises(AgentError, match="in use"), transports(FOUR[:1], runners=2):
+        pass
+
+
+def test_one_runner_where_the_kernel_can_not_steer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, "not permitted")
+
+    monkeypatch.setattr(steering, "steer", refuse)
+    with transports(FOUR[:1], FOUR[1:], runners=2) as hosts:
+        trials = [Trial(hosts, FOUR, number) for number in (1, 2)]
+        for trial in trials:
+            trial.submit()
+        wait(trials)
+        assert all(len(host.loops) == 1 for host in hosts)
+        assert all("one runner instead of 2" in host.statistics()["fallbacks"][-1] for host in hosts)

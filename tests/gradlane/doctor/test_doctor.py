@@ -149,6 +149,21 @@ def test_what_is_wrong_at_this_host_and_on_the_way(fabric: Fabric, tmp_path: Pat
     assert state_of(findings, "path MTU 1300") == "ok"
 
 
+@both_families
+@pytest.mark.usefixtures("ready_agents")
+def test_jumbo_frames_that_a_job_does_not_use(fabric: Fabric, tmp_path: Path) -> None:
+    for name, interface in (("a", "eth0"), ("r", "to-a"), ("r", "to-b"), ("b", "eth0")):
+        fabric.run(name, f"ip link set {interface} mtu 9000")
+    code, findings = examine(fabric, tmp_path, "slice_bytes = 1432")
+    assert code == 0
+    assert state_of(findings, "eth0 has 9000 bytes") == "ok"
+    most = 8936 if fabric.addresses == ADDRESSES[4] else 8912
+    assert state_of(findings, f"slices have 1432 bytes, and may have {most}, at less CPU time") == "warn"
+    code, findings = examine(fabric, tmp_path)
+    assert state_of(findings, "path MTU 9000") == "ok"
+    assert not [finding for finding in findings if "slices have" in finding["text"]]
+
+
 @pytest.mark.usefixtures("ready_agents")
 def test_a_link_that_swallows_large_packets_in_silence(fabric: Fabric, tmp_path: Path) -> None:
     # The sender of the link believes in 1500 bytes, the receiver takes fewer: nobody tells.

@@ -4,7 +4,6 @@
 import math
 
 import pytest
-from gradlane._core import lib
 
 from gradlane.job.costs import (
     MESSAGE_SECONDS,
@@ -12,11 +11,12 @@ from gradlane.job.costs import (
     START_SECONDS,
     Conditions,
     choose,
-    rows,
     seconds,
     stragglar,
     work,
 )
+from gradlane.job.racks import rows
+from tests.support.grids import rows_of
 
 FAST = Conditions(rate=10e9, latency=50e-6)
 
@@ -35,7 +35,7 @@ def test_large_tensors_on_a_slow_wire_go_where_one_sender_meets_each_port() -> N
 
 @pytest.mark.parametrize("workers", [*range(2, 70), 100, 256, 1000, 1024])
 def test_the_core_makes_the_rows_that_the_model_counts_with(workers: int) -> None:
-    assert rows(workers) == lib.gl_grid_rows(workers)
+    assert rows(workers) == [len(row) for row in rows_of(workers)]
 
 
 @pytest.mark.parametrize(("workers", "least"), [(64, 1.4), (256, 1.7), (1024, 1.8)])
@@ -44,7 +44,7 @@ def test_small_tensors_among_many_go_by_a_grid(workers: int, least: float) -> No
     row."""
     choice = choose(256 << 10, workers, Conditions(rate=100e9, latency=20e-6))
     assert choice.algorithm == "grid"
-    count = rows(workers)
+    count = len(rows(workers))
     length = workers // count
     assert work("grid", workers)[0] == (length - 1) + (count - 1) + (count - 1) + (length - 1) * count
     assert seconds("direct", 256 << 10, workers, Conditions(100e9, 20e-6)) > least * choice.seconds

@@ -32,6 +32,27 @@ def test_workers_may_have_ipv6_addresses() -> None:
 
 
 AUTO = SWITCH.replace("switch", "auto")
+WIDE = SWITCH.replace("int16", "int32")
+
+
+@pytest.mark.parametrize(("workers", "addresses"), [(32, 33), (33, 1), (144, 1), (1024, 1)])
+def test_sums_name_up_to_32_workers_and_of_more_the_sums_alone_are_multicast(workers: int, addresses: int) -> None:
+    it = job.parse(ranks(workers, WIDE), "j")
+    assert (it.sums_name_workers, it.multicast_addresses) == (addresses > 1, addresses)
+    assert it.sum_address == IPv4Address("239.1.0.1") + (addresses - 1)
+    assert it.multicast_address(0) == (IPv4Address("239.1.0.1") if addresses > 1 else None)
+    assert it.multicast_address(workers - 1) == (IPv4Address("239.1.0.32") if addresses > 1 else None)
+
+
+def test_a_job_that_no_switch_sums_has_an_address_for_each_aggregator_however_many() -> None:
+    it = job.parse(ranks(144, 'multicast = "239.1.0.1"'), "j")
+    assert (it.sums_name_workers, it.multicast_addresses, it.sum_address) == (True, 144, None)
+    assert it.multicast_address(143) == IPv4Address("239.1.0.144")
+
+
+def test_of_many_workers_late_ones_may_be_left_out() -> None:
+    lines = "[loss.late]\nafter = 0.05\nsteps = 1\nwindow = 10"
+    assert job.parse(ranks(40, WIDE) + lines, "j").loss.late is not None
 
 
 def test_the_cost_model_may_give_tensors_to_a_switch() -> None:
@@ -70,8 +91,8 @@ def test_agents_that_differ_in_sums_notice() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        (ranks(1, SWITCH), "transport.collective: is 'switch' with 1 worker(s); it takes 2 to 32"),
-        (ranks(33, SWITCH), "transport.collective: is 'switch' with 33 worker(s); it takes 2 to 32"),
+        (ranks(1, SWITCH), "transport.collective: is 'switch' with 1 worker(s); it takes 2 to 1024"),
+        (ranks(33, SWITCH), "transport.wire: is 'int16' with 33 workers; with more than 32 it must be 'int32'"),
         (ranks(2, 'collective = "switch"\nwire = "int16"'), "transport.multicast: is missing"),
         (
             ranks(2, SWITCH.replace("239.1.0.1", "239.255.255.254")),
@@ -82,8 +103,14 @@ def test_agents_that_differ_in_sums_notice() -> None:
             "transport.wire: is 'float32', but collective is 'switch', which adds integers; it must be 'int16' or",
         ),
         (ranks(2, 'wire = "int32"'), "transport.multicast: is missing: wire is 'int32'"),
-        (ranks(1, AUTO), "transport.wire: is 'int16' with 1 worker(s); it takes 2 to 32"),
-        (ranks(33, AUTO), "transport.wire: is 'int16' with 33 worker(s); it takes 2 to 32"),
+        (ranks(1, AUTO), "transport.wire: is 'int16' with 1 worker(s); it takes 2 to 1024"),
+        (ranks(33, AUTO), "transport.wire: is 'int16' with 33 workers; with more than 32 it must be 'int32'"),
+        (ranks(33, WIDE) + "[loss]\npush = 0.03", "loss.push: is 0.03, but transport.wire is 'int32', for a switch"),
+        (
+            ranks(33, WIDE) + "[loss]\nclasses = [{ layers = [0, 3], push = 0.1 }]",
+            "loss.classes[0].push: is 0.1, but transport.wire is 'int32', for a switch that sums of 33 workers: of "
+            "more than 32 it must be 0",
+        ),
         (ranks(2, AUTO + 'ownership = "adaptive"'), "transport.ownership: is not 'even', but wire is 'int16'"),
         (ranks(2, AUTO + "ownership = [1, 2]"), "transport.ownership: is not 'even', but wire is 'int16'"),
         (ranks(2, AUTO + 'tagging = "host"'), "transport.tagging: is 'host'"),

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gradlane import wire
-from tests.support.sum_switch import Contributor, SumSwitch
+from tests.support.sum_switch import EVERYBODY, Contributor, SumSwitch
 
 BUCKETS = 16
 SWITCHES = 100  # ranks are places below it, switches from it on
@@ -53,11 +53,18 @@ class Fabric:
     """The switches. What comes to one leaves it as packets for others and for workers."""
 
     def __init__(
-        self, shape: Shape, workers: int, base: int, slots: int, switch: Callable[[], SumSwitch] = SumSwitch
+        self,
+        shape: Shape,
+        workers: int,
+        base: int,
+        slots: int,
+        switch: Callable[[], SumSwitch] = SumSwitch,
+        by_children: bool = False,
     ) -> None:
-        """`base`, `slots`: the job's, at all switches."""
-        self.base, self.slots = base, slots
-        self.everyone = (1 << workers) - 1
+        """`base`, `slots`: the job's, at all switches. `by_children`: each switch has bits of its own, of the hosts at
+        its ports and the switches next beneath it, and not of workers."""
+        self.base, self.slots, self.by_children = base, slots, by_children
+        self.everyone = EVERYBODY if by_children else (1 << workers) - 1
         self.homes = [SWITCHES + home for home in shape.homes]
         self.trees = [{SWITCHES + a: SWITCHES + b for a, b in tree} for tree in shape.trees]
         # Of each switch: the bits beneath it, and the switches next beneath it. They are the same in all trees.
@@ -72,12 +79,22 @@ class Fabric:
                     if above is not None:
                         self.children.setdefault(above, set()).add(at)
                     at = above
+        # By switch and child: its bits.
+        self.bits = {at: self._divided(at) for at in self.here} if by_children else {}
         self.switches = {at: switch() for at in self.here}
         self.spines = self.here.keys() - self.homes
         self.epochs = dict.fromkeys(self.here, 1)
         # By switch and bucket: the switch above.
         self.above: dict[tuple[int, int], int] = {}
         self.agree()
+
+    def _divided(self, at: int) -> dict[int, int]:
+        """Of a root all bits are, and its last child has what is left; others leave some for who is above."""
+        own = [*(rank for rank, home in enumerate(self.homes) if home == at), *sorted(self.children.get(at, ()))]
+        bits = {child: 1 << place for place, child in enumerate(own)}
+        if all(at not in tree for tree in self.trees):
+            bits[own[-1]] = EVERYBODY & ~sum(bits[child] for child in own[:-1])
+        return bits
 
     def agree(self) -> None:
         """Each bucket has its own tree at all switches."""
@@ -100,13 +117,17 @@ class Fabric:
         """What the tables of a switch say of a sender of the job, for a bucket's slices."""
         if by is None:
             return None
-        if by < SWITCHES:
+        stands_for, here = 0, self.here[at]
+        if self.by_children:
+            member, here = self.bits[at].get(by, 0), sum(self.bits[at].values())
+            stands_for = sum(self.bits[by].values()) if by >= SWITCHES else 0
+        elif by < SWITCHES:
             member = 1 << by if self.homes[by] == at else 0
         else:
             member = self.here[by] if by in self.children[at] else 0
         return Contributor(
-            member, self.everyone, self.base, self.slots - 1, self.here[at], self.epochs[at], by >= SWITCHES,
-            above=by == self.above.get((at, bucket)),
+            member, self.everyone, self.base, self.slots - 1, here, self.epochs[at], by >= SWITCHES,
+            above=by == self.above.get((at, bucket)), stands_for=stands_for,
         )  # fmt: skip
 
     def take(self, packet: Packet) -> list[Packet]:

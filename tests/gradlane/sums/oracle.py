@@ -23,6 +23,7 @@ class Layout:
     generation: int = 5
     shape: str = "one switch"
     push: Fraction = Fraction(0)
+    by_children: bool = False  # bits of sums are of each switch's children; else of workers
     late: tuple[int, int] = (0, 1)  # of a tensor's steps a worker may miss so many, of so many consecutive ones
 
     @property

@@ -49,6 +49,11 @@ layouts = st.builds(
     shape=st.sampled_from(list(shapes(2))),
     push=st.sampled_from([Fraction(0), Fraction(1, 3), Fraction(1, 2), Fraction(4, 5)]),
 )
+# As jobs of more workers than bits have it, whatever their number is; these are exact.
+large = st.builds(
+    lambda it, workers: replace(it, workers=workers, lanes=wire.Lanes.INT32_LANES, push=Fraction(0), by_children=True),
+    layouts, st.integers(2, 6),
+)  # fmt: skip
 shares = st.sampled_from([0.0, 0.0, 0.05, 0.2, 0.5])
 weathers = st.builds(
     Weather,

@@ -35,11 +35,9 @@ class SummingJob:
         self.point = FixedPoint(layout.lanes, layout.workers)
         ranks = range(layout.workers)
         shape = shapes(layout.workers)[layout.shape]
-        self.fabric = Fabric(shape, layout.workers, layout.slots, layout.slots, switch)
-        self.workers = [
-            worker(rank, self.point, layout.window, self._streams(), layout.generation, JOB, layout.push, layout.late)
-            for rank in ranks
-        ]
+        self.fabric = Fabric(shape, layout.workers, layout.slots, layout.slots, switch, layout.by_children)
+        how = (layout.generation, JOB, layout.push, layout.late, layout.by_children)
+        self.workers = [worker(rank, self.point, layout.window, self._streams(), *how) for rank in ranks]
         self.network: list[Packet] = []
         self.past: list[Packet] = []  # what has been on its way
         self.oracle = Oracle(layout)
@@ -366,7 +364,7 @@ class SummingJob:
             + [(name, summed) for name in ("generation", "members", "slot", "exponent")]
         )
         flipped = 1 << self.random.randrange(7)
-        if name == "members":  # a stranger in it, or the closer not
+        if name == "members" and not self.layout.by_children:  # a stranger in it, or the closer not
             flipped = 1 << (header.step + header.tensor // 16) % self.layout.workers
             if self.random.random() < 0.5:
                 flipped = 1 << self.layout.workers + self.random.randrange(3)

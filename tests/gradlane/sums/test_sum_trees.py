@@ -88,3 +88,32 @@ def test_a_root_takes_a_partial_for_all_beneath_its_port():
 
 def test_a_partial_of_more_than_its_port_covers_is_of_another_tree():
     assert SumSwitch().take(BELOW, datagram(members=0b111)).events == (Event.STALE,)
+
+
+# In a job of more workers than bits a switch has bits of its own.
+EVERY = 0xFFFFFFFF
+STANDING = Contributor(0b110, EVERY, 0, 7, epoch=EPOCH, fabric=True, stands_for=0b1011)
+
+
+def test_a_partial_sum_counts_for_the_bits_that_its_port_stands_for_if_it_is_whole():
+    switch = SumSwitch()
+    for members in (0b1010, 0b1111, 0b110, 0, EVERY):
+        assert switch.take(STANDING, datagram(members=members)).events == (Event.STALE,)
+    assert not switch.slots
+    assert switch.take(STANDING, datagram(5, members=0b1011)).events == (Event.CONTRIBUTION,)
+    assert switch.take(STANDING, datagram(5, members=0b1011)).events == (Event.DUPLICATE,)
+    assert switch.take(STANDING, datagram(5, members=0b1001)).events == (Event.STALE,)
+    others = replace(STANDING, member=EVERY & ~0b110, stands_for=1)
+    outcome = switch.take(others, datagram(7, members=1))
+    assert (outcome.to_all, made(outcome)) == (True, (EVERY, EPOCH, 12))
+    assert switch.take(STANDING, datagram(5, members=0b1011)).events == (Event.ANSWER,)
+
+
+def test_a_result_names_all_whatever_its_port_stands_for():
+    switch = SumSwitch()
+    below = replace(STANDING, here=0xFF, above=True)
+    outcome = switch.take(below, result(members=EVERY))
+    assert (outcome.events, made(outcome)) == ((Event.RESULT,), (EVERY, EPOCH, 50))
+    reminder = Contributor(0b1000, EVERY, 0, 7, here=0xFF, epoch=EPOCH)
+    outcome = switch.take(reminder, datagram(members=EVERY))
+    assert (outcome.events, outcome.up, made(outcome)) == ((Event.PARTIAL,), True, (EVERY, EPOCH, 50))

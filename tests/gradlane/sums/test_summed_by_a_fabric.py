@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from tests.gradlane.sums.test_summed_jobs import SIZES, TRANSPORT, Steps, counts, sums
 from tests.gradlane.sums.test_summed_on_a_switch import process, wait_for
@@ -29,7 +28,8 @@ from tests.support.needs import needs, needs_root
 
 pytestmark = [needs_root, needs("ethtool")]
 
-HOSTS = 4  # two at each leaf
+HOSTS = 4  # half of them at each leaf
+UP = 100  # and the spine's number: the port of a leaf to it
 LEAVES, SPINES = ("leaf1", "leaf2"), ("spine1", "spine2")
 HTTP = "127.0.0.1:9560"
 DSCP = 46  # of other traffic, in the gradients' class
@@ -37,7 +37,8 @@ LINKS = [(leaf, spine) for leaf in (1, 2) for spine in (1, 2)]
 
 
 class Racks(Network):
-    """Two leaves of two hosts, two spines; all switches are in one namespace, with a link between each two."""
+    """Two leaves, of half of the hosts each, two spines; all switches are in one namespace, and each leaf has a link to
+    each spine."""
 
     def _build(self) -> None:
         super()._build()
@@ -54,21 +55,26 @@ class Racks(Network):
             ip("-n", self.switch, "link", "set", f"s{spine[-1]}l{leaf}", state)
 
 
-def fabric(folder: Path, link: str = "1gbit") -> Path:
+def leaf_of(host: int, hosts: int) -> int:
+    """Of host 1 and on."""
+    return 1 + 2 * (host - 1) // hosts
+
+
+def fabric(folder: Path, link: str = "1gbit", hosts: int = HOSTS) -> Path:
     """Host k - 1 of the job is host k of the network. `link`: the rate that links between switches are said to have."""
     text = "".join(
         f'[[switch]]\nname = "{name}"\naddress = "127.0.0.1:{9600 + n}"\naggregation = true\n'
         for n, name in enumerate((*LEAVES, *SPINES))
     )
     size = 'rate = "1gbit"\nbuffer = "256kB"\n'
-    for k in range(1, HOSTS + 1):
+    for k in range(1, hosts + 1):
         text += (
-            f'[[port]]\nswitch = "leaf{(k + 1) // 2}"\nnumber = {k}\nhost = "h{k - 1}"\nmac = "02:00:00:00:00:ff"\n'
-            f'host_mac = "02:00:00:00:00:0{k}"\naddress = "10.0.{k}.2"\nprefix = "10.0.{k}.0/24"\n'
-            f'gateway = "10.0.{k}.1"\n{size}'
+            f'[[port]]\nswitch = "leaf{leaf_of(k, hosts)}"\nnumber = {k}\nhost = "h{k - 1}"\n'
+            f'mac = "02:00:00:00:00:ff"\nhost_mac = "02:00:00:00:00:{k:02x}"\n'
+            f'address = "10.0.{k}.2"\nprefix = "10.0.{k}.0/24"\ngateway = "10.0.{k}.1"\n{size}'
         )
     for leaf, spine in LINKS:
-        text += f'[[link]]\nends = ["leaf{leaf}:{10 + spine}", "spine{spine}:{leaf}"]\n{size.replace("1gbit", link)}'
+        text += f'[[link]]\nends = ["leaf{leaf}:{UP + spine}", "spine{spine}:{leaf}"]\n{size.replace("1gbit", link)}'
     text += f"[[dscp]]\ndscp = {DSCP}\nqueue_class = 5\n"
     file = folder / "fabric.toml"
     file.write_text(text)
@@ -85,7 +91,8 @@ def switch(network: Racks, name: str, folder: Path) -> Iterator["subprocess.Pope
     """That one, until the end of the block."""
     number = int(name[-1])
     if name in LEAVES:
-        ports = {k: f"s{k}" for k in (2 * number - 1, 2 * number)} | {10 + n: f"l{number}s{n}" for n in (1, 2)}
+        ports = {k: f"s{k}" for k in range(1, network.hosts + 1) if leaf_of(k, network.hosts) == number}
+        ports |= {UP + n: f"l{number}s{n}" for n in (1, 2)}
     else:
         ports = {leaf: f"s{number}l{leaf}" for leaf in (1, 2)}
     index = (*LEAVES, *SPINES).index(name)
@@ -127,21 +134,21 @@ class Job:
 
 
 @contextlib.contextmanager
-def running_job(folder: Path, file: Path) -> Iterator[Job]:
+def running_job(folder: Path, file: Path, count: int = HOSTS) -> Iterator[Job]:
     """Of all hosts, in the fabric of that file."""
-    with Racks(HOSTS, "f") as network, contextlib.ExitStack() as stack:
+    with Racks(count, "f") as network, contextlib.ExitStack() as stack:
         switches = {name: stack.enter_context(switch(network, name, folder)) for name in (*LEAVES, *SPINES)}
-        job = members.job_file(folder, [f"10.0.{k}.2" for k in range(1, HOSTS + 1)], lines=TRANSPORT)
+        job = members.job_file(folder, [f"10.0.{k}.2" for k in range(1, count + 1)], lines=TRANSPORT)
         controller = (*network.inside(network.switch), sys.executable, "-m", "gradlane_controller.cli", "run")
         log = folder / "controller.log"
         stack.enter_context(process(log, *controller, "--http", HTTP, "--fabric", file, "--job", job))
         wait_for(log, "ready: ", list(switches.values()))
         agents = (
             Agent(f"10.0.{k}.2", folder / f"{k}.sock", prefix=network.inside(network.host(k)))
-            for k in range(1, HOSTS + 1)
+            for k in range(1, count + 1)
         )
         hosts = stack.enter_context(running(*agents))
-        steps = Steps(stack.enter_context(joined(hosts, job, HOSTS)))
+        steps = Steps(stack.enter_context(joined(hosts, job, count)))
         steps.until(lambda: all(sums(host)["by_switch"] and counts(host)["summed_bytes"] for host in hosts))
         yield Job(network, switches, Asked(network, file), hosts, steps, stack)
 
@@ -176,7 +183,6 @@ def kill_spine1(job: Job) -> None:
     job.switches["spine1"].wait()
 
 
-@pytest.mark.alone
 def test_what_one_rack_has_of_a_spine_that_dies_the_other_has_from_its_leaf(tmp_path: Path) -> None:
     """Hosts need not sum. No clock runs while slices move to the other spine, as all agents are stopped."""
     with running_job(tmp_path, fabric(tmp_path)) as job:
@@ -221,7 +227,6 @@ def test_what_one_rack_has_of_a_spine_that_dies_the_other_has_from_its_leaf(tmp_
         assert [counts(host)["sum_reruns"] for host in job.hosts] == reruns
 
 
-@pytest.mark.alone
 def test_a_job_of_two_racks_outlives_a_spine(tmp_path: Path) -> None:
     """Every result is exact; slices go by both spines, by one, and by both again."""
     with running_job(tmp_path, fabric(tmp_path)) as job:
@@ -263,7 +268,38 @@ def test_a_job_of_two_racks_outlives_a_spine(tmp_path: Path) -> None:
         assert [(sums(host)["by_switch"], sums(host)["fallbacks"]) for host in hosts] == [(True, n) for n in fallbacks]
 
 
-@pytest.mark.alone
+def in_doubt(job: Job) -> list[tuple[int, int]]:
+    """Of each host: how often it has halted, and how many sums it has refused."""
+    found = [host.status()["jobs"]["trial"] for host in job.hosts]
+    return [(it["sums"]["halts"], it["counts"]["sums_refused"]) for it in found]
+
+
+def assert_none_refused_but_in_halts(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> None:
+    """Only sums that come while all compare how far they are, or before all go on by hosts, are no use any more."""
+    for (halts, refused), (halts_since, refused_since) in zip(before, after, strict=True):
+        assert refused_since == refused or halts_since > halts
+
+
+def test_more_workers_than_bits(tmp_path: Path) -> None:
+    """Every result is exact, and the switches go on summing where a spine dies."""
+    count = 34
+    with running_job(tmp_path, fabric(tmp_path, hosts=count), count) as job:
+        doubts, before = in_doubt(job), result_counts(job.ask)
+        assert all(halts or not refused for halts, refused in doubts)
+        for _ in range(5):
+            job.steps.step()
+        made = {name: number - before[name] for name, number in result_counts(job.ask).items()}
+        assert made["leaf1"] == made["leaf2"] == made["spine1"] + made["spine2"] > 0
+        assert_none_refused_but_in_halts(doubts, in_doubt(job))
+        kill_spine1(job)
+        job.steps.until(lambda: job.ask.roots() == {"spine2": 16})
+        job.steps.until(lambda: all(sums(host)["by_switch"] for host in job.hosts))
+        doubts = in_doubt(job)
+        for _ in range(5):
+            job.steps.step()
+        assert_none_refused_but_in_halts(doubts, in_doubt(job))
+
+
 def test_sums_leave_a_busy_spine_and_come_back(tmp_path: Path) -> None:
     """Every result is exact, and none is left to hosts."""
     rate = 8e6
@@ -280,7 +316,7 @@ def test_sums_leave_a_busy_spine_and_come_back(tmp_path: Path) -> None:
             loads = {
                 end: load for it in job.ask("links")["links"] for end, load in zip(it["ends"], it["load"], strict=True)
             }
-            sent = {spine: loads[f"leaf1:{10 + n}"] for n, spine in enumerate(SPINES, 1)}
+            sent = {spine: loads[f"leaf1:{UP + n}"] for n, spine in enumerate(SPINES, 1)}
             assert sent[busy] > rate / 3
             assert sent[idle] < rate / 10, "sums themselves are no load"
             before = result_counts(job.ask)

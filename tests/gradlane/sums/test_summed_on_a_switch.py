@@ -104,7 +104,7 @@ def _at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnASwitch]:
         yield OnASwitch(tmp_path_factory.mktemp("switch"), network, stack)
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_a_budget_holds_over_a_link_that_loses_and_what_is_lost_is_not_waited_for(at: OnASwitch) -> None:
     """The results say who is in them; whoever is not counts against its budget."""
     with joined(at.hosts, at.lossy, HOSTS) as ranks:
@@ -121,7 +121,7 @@ def test_a_budget_holds_over_a_link_that_loses_and_what_is_lost_is_not_waited_fo
                 assert it["counts"]["sums_left_out"] * SLICE6 <= steps.missing[rank]
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_a_job_outlives_a_switch_that_is_killed_and_comes_back(at: OnASwitch) -> None:
     """Every result is exact: those by the switch, those that it left behind half done, and those by hosts."""
     with joined(at.hosts, at.exact, HOSTS) as ranks:

@@ -53,7 +53,7 @@ def test_all_learn_the_same(hosts: list[Agent], tmp_path: Path, size: int, schem
         assert np.abs(own - TARGETS[0]).mean() < 0.2
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 @pytest.mark.parametrize("scheme", SCHEMES, ids=repr)
 def test_a_slow_worker_does_not_slow_others(hosts: list[Agent], tmp_path: Path, scheme: Scheme) -> None:
     """It computes five times as long, and has made few steps when the others have made theirs."""

@@ -28,6 +28,8 @@ from tests.support.lan import Lan
 from tests.support.members import job_file
 from tests.support.namespaces import socket_in
 
+pytestmark = pytest.mark.long
+
 HOSTS = 4  # and one more, from which other traffic comes
 COUNT = 20_000
 TRUTH = np.linspace(-1, 1, COUNT, dtype=np.float32)

@@ -19,7 +19,7 @@ COUNT = 500
 TARGETS = np.random.default_rng(3).standard_normal((4, COUNT))
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_workers_of_different_speed_take_different_numbers_of_steps(hosts: list[Agent], tmp_path: Path) -> None:
     """Worker 3 computes ten times as long as the others; with a step of all it would take as many."""
     weights = [np.zeros(COUNT) for _ in range(4)]

@@ -30,6 +30,8 @@ from tests.support.communicators import each, join
 from tests.support.members import job_file
 from tests.support.paths import ROOT
 
+pytestmark = pytest.mark.long
+
 # What is documented: for a rank that is silent, and for one whose death its host's kernel tells.
 SECONDS, AT_ONCE = 10.0, 3.0
 SURVIVE = '[sync]\nscheme = "ripples"\n'
@@ -97,7 +99,7 @@ def end(workers: Sequence[Worker]) -> None:
 _SAMPLE = [(0, "agent"), (2, "process"), (2, "agent stopped")]
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 @pytest.mark.parametrize("victim", [2, 0], ids=["a worker", "where the generator is"])
 @pytest.mark.parametrize("what", ["process", "agent", "agent stopped"])
 def test_the_others_go_on_and_name_who_died(
@@ -133,7 +135,7 @@ def test_the_others_go_on_and_name_who_died(
         end(others)
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_one_after_the_other_dies_until_one_is_left(tmp_path: Path) -> None:
     with training(tmp_path, 4) as (hosts, workers):
         hosts[0].kill()
@@ -155,7 +157,7 @@ def test_one_that_dies_while_all_average_is_left_out(tmp_path: Path) -> None:
         end(workers[:2])
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_who_is_late_for_too_long_is_left_behind(tmp_path: Path) -> None:
     with training(tmp_path, 3, patience=10) as (hosts, workers):
         workers[1].say("hang")
@@ -165,7 +167,7 @@ def test_who_is_late_for_too_long_is_left_behind(tmp_path: Path) -> None:
         end([workers[0], workers[2]])
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_nothing_grows_while_the_others_go_on(tmp_path: Path) -> None:
     """Of what was in flight with the dead nothing is kept, nor does going on without them take memory."""
     with training(tmp_path, 4) as (hosts, workers):
@@ -250,7 +252,7 @@ def test_workers_that_differ_are_named_by_their_ranks_though_one_is_dead() -> No
         empty = staticmethod(np.empty)
 
         def group(self, ranks: list[int], _: str) -> Group:
-            return Group(0, tuple(ranks))
+            return Group(0, tuple(ranks), 0)
 
         def collective(self, _: str, source: np.ndarray, target: np.ndarray, group: Group) -> Over:
             if 0 in group.ranks:

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The backend of torch.distributed, against Gloo."""
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from gradlane.errors import AgentError
 from gradlane.torch import rendezvous
+from gradlane.torch.work import NO_TIMEOUT, Work
 from tests.gradlane.torch import worker_collectives, worker_training
 from tests.gradlane.torch.ranks import job_file, run
 from tests.support.agents import Agent, Within, loopback
@@ -53,3 +57,40 @@ def test_hosts_are_found_from_the_ranks_addresses() -> None:
         rendezvous.workers([one, one, two])
     with pytest.raises(AgentError, match=r"rank 2 is on a .* must follow each other"):
         rendezvous.workers([one, two, one, two])
+
+
+class _Over:
+    """An operation that is over; `tell` calls who wants to know."""
+
+    def __init__(self) -> None:
+        self.tell: Callable[[Any], None] = lambda _: None
+
+    def wait(self, timeout: float | None = None) -> None: ...
+
+    def done(self) -> bool:
+        return True
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self.tell = callback
+
+
+def test_a_wait_does_not_return_before_the_future_has_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torchft chains what else is to be done to the future after the wait, and takes it for done then."""
+    entered, go = threading.Event(), threading.Event()
+    operation = _Over()
+    work = Work([operation], lambda: None, [torch.ones(1)], NO_TIMEOUT)
+
+    class Late(torch.futures.Future[Any]):
+        def set_result(self, result: Any) -> None:
+            entered.set()
+            go.wait()
+            super().set_result(result)
+
+    monkeypatch.setattr(work, "_future", Late())
+    client = threading.Thread(target=operation.tell, args=(None,))
+    client.start()
+    entered.wait()
+    threading.Timer(0.2, go.set).start()
+    work.wait()
+    assert work.get_future().done()
+    client.join()

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact collectives of a group of processes on numpy arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from gradlane.client.connection import Connection, Group
-from gradlane.client.handle import Handle
+from gradlane.client.handle import Operation
+from gradlane.errors import AgentError
 from gradlane.job import elements
 
 Array = npt.NDArray[Any]
+
+_AT_ONCE = 256  # operations of one call
 
 
 class Pending:
     """An operation in flight, and the array that it will give."""
 
-    def __init__(self, handle: Handle | None, finish: Callable[[], Array | None]) -> None:
+    def __init__(self, handle: Operation | None, finish: Callable[[], Array | None]) -> None:
         self._handle = handle  # None: it is done
         self._finish: Callable[[], Array | None] | None = finish
         self._result: Array | None = None
@@ -94,40 +97,75 @@ class Collectives:
 
     def exact_all_reduce(self, array: Array, op: str, out: Array | None, asynchronous: bool) -> Any:
         """The reduction of all processes' arrays: a new array, or `out`, or a Pending of it."""
+        pending = self._reduction(array, op, out, asynchronous)
+        return pending if asynchronous else pending.wait()
+
+    def all_reduce_into(self, arrays: Sequence[Array], results: Sequence[Array], op: str = "mean") -> None:
+        """Fills `results` with the exact reductions of `arrays`, many of which are under way at once. When it returns
+        or raises, nothing works on any of these arrays, whoever owns their memory. Raises ValueError, AgentError."""
+        for start in range(0, len(arrays), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            self._reduce_at_once(arrays[part], results[part], op)
+
+    def _reduce_at_once(self, arrays: Sequence[Array], results: Sequence[Array], op: str) -> None:
+        pending: list[Pending] = []
+        failed: AgentError | ValueError | None = None
+        try:
+            try:
+                for array, result in zip(arrays, results, strict=True):
+                    pending.append(self._reduction(array, op, result, False))
+            except (AgentError, ValueError) as error:
+                failed = error
+            for one in pending:  # after a failure as well: others may still be under way
+                try:
+                    one.wait()
+                except AgentError as error:
+                    failed = failed or error
+        except BaseException:  # such as Ctrl-C
+            self.connection.link.close()
+            raise
+        try:
+            if failed is not None:
+                raise failed
+        finally:
+            failed = None  # it refers to this frame, and so to the arrays
+
+    def _reduction(self, array: Array, op: str, out: Array | None, goes_on: bool) -> Pending:
+        """`goes_on`: the caller may use the arrays before it is done."""
         if out is not None and _filled(out) is not array and (out.shape, out.dtype) != (array.shape, array.dtype):
             raise ValueError(f"out is {out.shape} {out.dtype}, and the result {array.shape} {array.dtype}")
-        shared = self._shared(array, asynchronous)
-        if out is not None and out is not array and self._takes(out, shared, asynchronous):
+        shared = self._shared(array, goes_on)
+        if out is not None and out is not array and self._takes(out, shared, goes_on):
             target = out
         elif out is array or shared is not array:
             target = shared  # in place, where the place is ours: a copy, or what the caller gives for it
         else:
             target = self.empty(array.shape, array.dtype)
-        return self._start("all_reduce", shared, target, target if out is None else out, asynchronous, op)
+        return self._begin("all_reduce", shared, target, target if out is None else out, goes_on, op)
 
-    def _takes(self, out: Array, shared: Array, asynchronous: bool) -> bool:
+    def _takes(self, out: Array, shared: Array, goes_on: bool) -> bool:
         """Whether the result can come to `out` itself, which does not overlap with the contribution."""
-        return self._is_usable(out, asynchronous) and not np.may_share_memory(out, shared)
+        return self._is_usable(out, goes_on) and not np.may_share_memory(out, shared)
 
-    def _is_usable(self, array: Array, asynchronous: bool) -> bool:
+    def _is_usable(self, array: Array, goes_on: bool) -> bool:
         """Whether an operation may work on an array where it lies. Who does not wait may go on to use it if it is not
         shared memory, wherever the agent is."""
-        return self.connection.is_shared(array) if asynchronous else self.connection.takes(array)
+        return self.connection.is_shared(array) if goes_on else self.connection.takes(array)
 
     def _divided(self, array: Array) -> int:
         if not array.ndim or array.shape[0] % self.size:
             raise ValueError(f"the first axis of {array.shape} can't be divided among {self.size} processes")
         return array.shape[0] // self.size
 
-    def _uncopied(self, array: Array, asynchronous: bool) -> Array:
+    def _uncopied(self, array: Array, goes_on: bool) -> Array:
         """The array itself if it is usable, else one of its shape in shared memory. A scalar is an array too."""
         values = np.asarray(array)
-        usable = values is array and self._is_usable(array, asynchronous)
+        usable = values is array and self._is_usable(array, goes_on)
         return array if usable else self.empty(values.shape, values.dtype)
 
-    def _shared(self, array: Array, asynchronous: bool) -> Array:
+    def _shared(self, array: Array, goes_on: bool) -> Array:
         """The same, with the array's values."""
-        shared = self._uncopied(array, asynchronous)
+        shared = self._uncopied(array, goes_on)
         if shared is not array:
             np.copyto(shared, array)
         return shared
@@ -144,15 +182,29 @@ class Collectives:
         tag: int = 0,
         deliver: bool = True,
     ) -> Any:
+        pending = self._begin(kind, source, target, result, asynchronous, op, root, tag, deliver)
+        return pending if asynchronous else pending.wait()
+
+    def _begin(
+        self,
+        kind: str,
+        source: Array | None,
+        target: Array | None,
+        result: Array | None,
+        goes_on: bool,
+        op: str = "sum",
+        root: int = 0,
+        tag: int = 0,
+        deliver: bool = True,
+    ) -> Pending:
         """`result` is what the operation returns; if it is not the target, the values are to `deliver`."""
         if not 0 <= root < self.size:
             raise ValueError(f"there is no rank {root}: ranks are 0 to {self.size - 1}")
         array = source if source is not None else target
         assert array is not None
         if not array.size:
-            pending = Pending(None, lambda: result)
-            return pending if asynchronous else pending.wait()
-        shared = None if source is None else self._shared(source, asynchronous)
+            return Pending(None, lambda: result)
+        shared = None if source is None else self._shared(source, goes_on)
         handle = self.connection.collective(
             kind,
             _raw(shared),
@@ -169,8 +221,7 @@ class Collectives:
                 np.copyto(result, target)
             return result
 
-        pending = Pending(handle, finish)
-        return pending if asynchronous else pending.wait()
+        return Pending(handle, finish)
 
 
 def _filled(array: Any) -> Array:

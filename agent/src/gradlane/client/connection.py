@@ -33,11 +33,12 @@ Array = npt.NDArray[Any]
 
 
 class Group:
-    """Processes of the job that call collectives together. Made by `Connection.group`."""
+    """Processes of the job that call collectives together. Made by `Connection.group`. `shard`: who serves them."""
 
-    def __init__(self, number: int, ranks: tuple[int, ...]) -> None:
+    def __init__(self, number: int, ranks: tuple[int, ...], shard: int) -> None:
         self.number = number
         self.ranks = ranks
+        self.shard = shard
 
 
 class Connection:
@@ -81,7 +82,7 @@ class Connection:
             self.link.hang_up()
             raise
         if descriptors:
-            self.link.open_channel(descriptors)
+            self.link.open_channels(descriptors)
         # At the end of this process, also of one that multiprocessing has made (which atexit has no part in). A server
         # ends with its workers.
         works = self.rank < len(self.job.workers)
@@ -151,7 +152,7 @@ class Connection:
         if group is None:
             message = {"op": "group", "ranks": list(ranks), "label": label, "pair": pair}
             answer, _ = self.link.request(message)
-            group = self._groups[key] = Group(int(answer["group"]), ranks)
+            group = self._groups[key] = Group(int(answer["group"]), ranks, int(answer["shard"]))
         return group
 
     def collective(
@@ -197,7 +198,8 @@ class Connection:
             kind, source, target, op, root, name, group.number, members, tolerance, standing, self._locate
         )
         kept = [memory.kept(array) for array in arrays]
-        return self.link.submit(made, tuple(kept), [rank // self.processes for rank in group.ranks])
+        hosts = [rank // self.processes for rank in group.ranks]
+        return self.link.submit(made, tuple(kept), hosts, group.shard)
 
     def next_group(self, name: str, members: int, slack: int, step: int, pause: bool) -> tuple[int, ...]:
         """Which hosts' ranks a worker of `ripples` averages with next; its own alone: with nobody. Raises AgentError.

@@ -37,6 +37,11 @@ class Operation(Protocol):
         ...
 
 
+def full() -> AgentError:
+    """Of a channel that takes no more."""
+    return AgentError(f"{lib.GL_SLOTS} operations are in flight: wait for some of them")
+
+
 class Completions:
     """Which operations of a connection are done; runs callbacks in a thread of its own, once there are any."""
 
@@ -46,9 +51,11 @@ class Completions:
         kick: int,
         why: Callable[[], AgentError],
         lost: Callable[[Sequence[int]], AgentError],
+        calling: contextlib.AbstractContextManager[object] | None = None,
     ) -> None:
         """`channel`, `kick`: memory and pipe of the channel, this object's from now on; `why` says why it failed, and
-        `lost` why an operation of these ranks is lost."""
+        `lost` why an operation of these ranks is lost. `calling`: held around each callback, with the other channels of
+        the connection."""
         self._channel = channel
         client = lib.gl_client_new(channel.pointer, kick)
         if client == ffi.NULL:
@@ -56,6 +63,7 @@ class Completions:
         self.client = ffi.gc(client, lib.gl_client_free)
         self.why = why
         self.lost = lost
+        self.calling = calling or threading.Lock()
         self.lock = threading.RLock()  # of each handle's state and of the watched
         self._watched: set[Handle] = set()
         # Of operations that nobody waits for any more: their slots, and the arrays that the agent may still work on.
@@ -63,18 +71,27 @@ class Completions:
         self._thread: threading.Thread | None = None
         self._failed = self._closing = False
 
+    def has_room(self) -> bool:
+        """Whether it takes another operation."""
+        self._tidy()
+        return bool(lib.gl_client_room(self.client))
+
     def submit(self, command: Any, arrays: tuple[Any, ...], ranks: Sequence[int]) -> "Handle":
         """Puts a gl_command into the ring; `arrays` live until it is done. `ranks`: who takes part. Raises
         AgentError."""
-        with contextlib.suppress(IndexError):  # another thread has looked through them
-            for _ in range(len(self.abandoned)):
-                self._give_back(*self.abandoned.popleft())
+        self._tidy()
         slot = lib.gl_client_submit(self.client, command)
         if slot == -1:
-            raise AgentError(f"{lib.GL_SLOTS} operations are in flight: wait for some of them")
+            raise full()
         if slot < 0:
             raise self.why()
         return Handle(self, slot, arrays, ranks)
+
+    def _tidy(self) -> None:
+        """Gives back what abandoned operations had that are done."""
+        with contextlib.suppress(IndexError):  # another thread has looked through them
+            for _ in range(len(self.abandoned)):
+                self._give_back(*self.abandoned.popleft())
 
     def _give_back(self, slot: int, arrays: tuple[Any, ...]) -> None:
         """Gives the slot and the arrays of an abandoned operation back once it is done."""
@@ -169,7 +186,8 @@ class Handle:
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             try:
-                callback(error)
+                with self._completions.calling:
+                    callback(error)
             except Exception:
                 log.exception("a callback of an operation failed")  # the other callbacks still run
 
@@ -187,3 +205,47 @@ class Handle:
         # No call on the client: where both are garbage of one cycle, it may have been freed first.
         if getattr(self, "_state", 1) == 0:
             self._completions.abandoned.append((self._slot, self._arrays))
+
+
+class Joint:
+    """An operation in flight whose parts are of several channels."""
+
+    def __init__(self, parts: Sequence[Handle]) -> None:
+        self._parts = parts
+
+    def done(self) -> bool:
+        """Whether all parts are over."""
+        return all(part.done() for part in self._parts)
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Blocks until all parts are over. Raises AgentError, TimeoutError."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        failure: AgentError | None = None
+        for part in self._parts:  # what they work on belongs to the agent as long as one goes on
+            try:
+                part.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            except AgentError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def add_done_callback(self, callback: Callback) -> None:
+        """Calls `callback(error)` when all parts are over, error None if all went well, in a completion thread."""
+        waited = _Waited(len(self._parts), callback)
+        for part in self._parts:
+            part.add_done_callback(waited.part_over)
+
+
+class _Waited:
+    """A callback of several parts. It is called by the last one, as these call one at a time."""
+
+    def __init__(self, parts: int, callback: Callback) -> None:
+        self._left = parts
+        self._callback = callback
+        self._error: AgentError | None = None
+
+    def part_over(self, error: AgentError | None) -> None:
+        self._left -= 1
+        self._error = self._error or error
+        if not self._left:
+            self._callback(self._error)

@@ -14,7 +14,7 @@ from typing import Any
 
 from gradlane._core import lib
 from gradlane.client import agent_socket, in_process
-from gradlane.client.handle import Completions, Handle
+from gradlane.client.handle import Completions, Handle, Joint, Operation, full
 from gradlane.errors import AgentError, PeerLost, listed
 from gradlane.ipc import memory, messages
 from gradlane.job import Job
@@ -30,10 +30,11 @@ class Link:
 
     def __init__(self, place: str | Path, job: Job, rank: int) -> None:
         """Connects to the agent on that socket, or starts that rank's in this process. Raises AgentError."""
-        self.completions: Completions | None = None
+        self.channels: list[Completions] = []  # one to each shard of the job
         self.farewell: Future[messages.Message] = Future()  # the agent's last message: the job is over
         self._owner = os.getpid()
         self._lock = threading.Lock()
+        self._submitting = threading.Lock()  # what has parts goes to all its channels, or to none
         self._requests: dict[int, Future[tuple[messages.Message, list[int]]]] = {}
         self._next_request = 0
         self._failure: AgentError | None = None
@@ -49,25 +50,38 @@ class Link:
         """Whether the agent is in this process."""
         return self._agent is not None
 
-    def open_channel(self, descriptors: list[int]) -> None:
-        """Makes the ring of the memory and the pipe that the agent has sent."""
-        shared, kick = descriptors
+    def open_channels(self, descriptors: list[int]) -> None:
+        """Makes the rings of the memory and the pipe of each that the agent has sent."""
+        calling = threading.Lock()
         try:
-            channel = memory.Memory(shared, int(lib.gl_channel_bytes()))
+            shared = [memory.Memory(fd, int(lib.gl_channel_bytes())) for fd in descriptors[::2]]
         finally:
-            os.close(shared)
+            messages.close(descriptors[::2])
         with self._lock:
-            self.completions = Completions(channel, kick, self._why, self._lost)
-            if self._failure is not None:
-                self.completions.fail()
+            for channel, kick in zip(shared, descriptors[1::2], strict=True):
+                self.channels.append(Completions(channel, kick, self._why, self._lost, calling))
+                if self._failure is not None:
+                    self.channels[-1].fail()
 
-    def submit(self, command: Any, arrays: tuple[Any, ...], ranks: Sequence[int] = ()) -> Handle:
-        """Puts a gl_command into the ring; `arrays` are kept until it is done. `ranks`: the hosts that take part, if
-        they are not all. Raises AgentError."""
+    def submit(self, command: Any, arrays: tuple[Any, ...], ranks: Sequence[int] = (), shard: int = 0) -> Handle:
+        """Puts a gl_command into a shard's ring; `arrays` are kept until it is done. `ranks`: the hosts that take part,
+        if they are not all. Raises AgentError."""
+        with self._submitting:
+            return self._submit(command, arrays, ranks, shard)
+
+    def submit_parts(self, command: Any, shards: Sequence[int]) -> Operation:
+        """Puts it into the rings of all these shards, or of none. Raises AgentError."""
+        with self._submitting:
+            if len(shards) > 1 and not all(self.channels[shard].has_room() for shard in shards):
+                raise full()
+            handles = [self._submit(command, (), (), shard) for shard in shards]
+        return handles[0] if len(handles) == 1 else Joint(handles)
+
+    def _submit(self, command: Any, arrays: tuple[Any, ...], ranks: Sequence[int], shard: int) -> Handle:
         self.check()
-        if self.completions is None:
+        if not self.channels:
             raise AgentError("this rank is a server: it has nothing to contribute")
-        return self.completions.submit(command, arrays, ranks)
+        return self.channels[shard].submit(command, arrays, ranks)
 
     def tell(self, message: messages.Message) -> None:
         """Sends a message that has no answer. Raises AgentError."""
@@ -125,8 +139,8 @@ class Link:
         if self._agent is not None:
             self._agent.end()
         self._socket.close()
-        if self.completions is not None:
-            self.completions.close()
+        for channel in self.channels:
+            channel.close()
 
     def _why(self) -> AgentError:
         """The reason of a failure; a new exception each time, because raising adds to its traceback."""
@@ -182,8 +196,8 @@ class Link:
         with self._lock:
             requests, self._requests = self._requests, {}
             self._death.notify_all()
-            if self.completions is not None:
-                self.completions.fail()
+            for channel in self.channels:
+                channel.fail()
         for waiting in [*requests.values(), self.farewell]:
             if not waiting.done():
                 waiting.set_exception(error)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from gradlane._core import ffi, lib
-from gradlane.client.handle import Handle
+from gradlane.client.handle import Operation
 from gradlane.client.link import Link
 from gradlane.errors import AgentError
 from gradlane.ipc import memory, messages
@@ -32,14 +32,15 @@ class Tensor:
         self.contribution = self.memory.array(elements.NUMPY[dtype], count, int(answer["contribution"]))
         self.result = self.memory.array(elements.NUMPY[dtype], count, int(answer["result"]))
         self._link = link
-        self._last: Handle | None = None
+        self._shards = [int(shard) for shard in answer["shards"]]
+        self._last: Operation | None = None
         self._command = ffi.new("gl_command *", {"kind": lib.GL_COMMAND_TENSOR, "target": int(answer["tensor"])})
 
-    def submit(self) -> Handle:
+    def submit(self) -> Operation:
         """Starts the all-reduce of `contribution`. One at a time. Raises AgentError."""
         if self._last is not None and not self._last.done():
             raise AgentError(f"tensor {self.name!r} is in flight: wait for it before you submit it again")
-        self._last = self._link.submit(self._command, ())
+        self._last = self._link.submit_parts(self._command, self._shards)
         return self._last
 
     def residual(self) -> Array:

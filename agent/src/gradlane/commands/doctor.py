@@ -13,6 +13,7 @@ from gradlane.commands import flags
 from gradlane.daemon import config
 from gradlane.daemon.config import DEFAULT_FILE
 from gradlane.doctor import host, interface, path
+from gradlane.doctor.card import System
 from gradlane.doctor.findings import FAIL, OK, WARN, Finding
 from gradlane.errors import AgentError, GradlaneError
 from gradlane.ipc.status import AgentStatus
@@ -73,7 +74,7 @@ def _checks(options: argparse.Namespace) -> Iterator[Finding]:
         yield Finding(WARN, "interface", "not checked: no agent or job file says this host's address", "use --address")
     for address in addresses:
         found = interface.find(address)
-        yield from interface.checks(address, found)
+        yield from interface.checks(address, found, None if status is None else status["pid"], System())
         if parsed is not None and member is not None:
             yield from path.checks(parsed, member, found)
 

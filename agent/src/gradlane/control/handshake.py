@@ -25,7 +25,7 @@ from gradlane.errors import GradlaneError
 from gradlane.job import Job
 
 # Of what agents say to each other, on control connections and in the payloads of control datagrams.
-AGENTS_VERSION = 8
+AGENTS_VERSION = 11
 # Both must match; wire.VERSION is that of the datagrams' header, which switches read too.
 VERSION = f"{AGENTS_VERSION}.{wire.VERSION}"
 MAX_LINE = 16384

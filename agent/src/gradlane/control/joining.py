@@ -22,15 +22,17 @@ GENERATIONS_PER_SECOND = 16  # a job has far fewer, and 32 bits of them last for
 
 @dataclass(frozen=True)
 class _Measured:
-    """By one rank. `packet`: the least that its paths carry, the one to `rank`; `rate` is None if not known."""
+    """By one rank. `packet`: the least that its paths carry, the one to `rank`; `rate` is None if not known. `runners`:
+    threads that it has for jobs."""
 
     packet: int
     rank: int
     latency: float
     rate: float | None
+    runners: int
 
 
-async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
+async def agree(job: Job, rank: int, peers: Peers, prober: Prober, runners: int) -> Agreement:
     """Measures the paths and agrees on them, when all are connected. Raises AgentError naming what prevents it."""
     if rank == 0:
         # Numbers of a job that comes later are higher, so the switches' slots are its own.
@@ -46,7 +48,7 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
     probes = prober.add(job.id, rank, int(identity["token"]), addresses, peers.signs.hear)  # until the job ends
     peers.beat = probes.beat
     await peers.rendezvous.near(Stage.TOKEN_KNOWN, job.patience)
-    measured = await _measure(job, rank, peers, prober, probes)
+    measured = await _measure(job, rank, peers, prober, probes, runners)
     if rank == 0:
         others = list(range(1, len(job.members)))
         theirs = [_Measured(**values) for values in await peers.rendezvous.told("paths", others, job.patience)]
@@ -59,15 +61,17 @@ async def agree(job: Job, rank: int, peers: Peers, prober: Prober) -> Agreement:
         int(identity["token"]),
         int(identity["message_base"]),
         int(agreed["slice_bytes"]),
-        Conditions(float(agreed["rate"]), float(agreed["latency"]), job.transport.contention),
+        Conditions(float(agreed["rate"]), float(agreed["latency"]), job.transport.contention, job.racks),
         int(identity["generation"]),
+        int(agreed["shards"]) if job.can_be_cut else 1,
+        bool(agreed["steered"]),
     )
 
 
-async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Probes) -> _Measured:
+async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Probes, runners: int) -> _Measured:
     others = _sample(peers.neighbours)
     if not others:
-        return _Measured(prober.largest(prober.address), rank, 0.0, None)
+        return _Measured(prober.largest(prober.address), rank, 0.0, None, runners)
     wanted = job.transport.slice_bytes
     needed = None if wanted is None else wanted + headers(job.family)
 
@@ -88,7 +92,7 @@ async def _measure(job: Job, rank: int, peers: Peers, prober: Prober, probes: Pr
     # Each rank sends its train to the next one, so that no two meet at a port.
     following = (rank + 1) % len(job.members)
     rate = await probes.rate(following, packet, job.transport.buffer // 2, lived(following))
-    return _Measured(packet, narrowest, max(path.latency for path in paths), rate)
+    return _Measured(packet, narrowest, max(path.latency for path in paths), rate, runners)
 
 
 def _sample(neighbours: list[int]) -> list[int]:
@@ -99,10 +103,14 @@ def _sample(neighbours: list[int]) -> list[int]:
 
 
 def _decide(job: Job, measured: list[_Measured]) -> dict[str, float]:
+    runners = [m.runners for m in measured]
     packet = min(m.packet for m in measured)
     rates = [float(f"{m.rate:.3g}") for m in measured if m.rate is not None]  # the measurement is no more exact
     return {
         "slice_bytes": job.transport.slice_bytes or largest_slice(min(packet, MAX_PACKET), job.family),
         "rate": min([float(job.transport.rate), *rates]),
         "latency": max(m.latency for m in measured),
+        "shards": min(runners) if job.can_be_cut else 1,
+        # A switch that sums adds up checksums, too, which count the port.
+        "steered": int(max(runners) > 1 and job.sum_lanes is None),
     }

@@ -56,7 +56,7 @@ class Peers:
         self._clock = asyncio.get_running_loop().time
         self._all = range(len(job.members))
         self.signs = Signs(rank, len(self._all), self._clock)
-        self.board = Board(len(self._all))
+        self.board = Board(len(self._all), self._clock)
         self._links = Links(job, rank, credentials, self._spawn, self._adopted, self._refused, notice)
         self._peers, self.absent = self._links.peers, self._links.absent
         self._links.fit(self._all)
@@ -201,12 +201,10 @@ class Peers:
         """The seconds for which a neighbour has run since it was connected, by its heartbeats."""
         return self._peers[rank].lived
 
-    def waits(self, what: str | None) -> None:
-        """This rank waits for an operation, and has done so for a while."""
-        before = self.board.waiting.get(self.rank)
-        self.board.waits(self.rank, what)
-        if self.board.waiting.get(self.rank) != before:
-            self._send(self._hub, {"waiting": self.board.waiting.get(self.rank)})
+    def waits(self, what: str | None, seconds: float = 0.0) -> None:
+        """This rank waits for an operation, and has done so for these seconds."""
+        if self.board.waits(self.rank, what, seconds):
+            self._send(self._hub, self.board.own(self.rank))
 
     def _lost(self, peer: Peer, what: str, certain: bool = True) -> None:
         why = f"{self.name(peer.rank)} {what}"
@@ -253,8 +251,7 @@ class Peers:
         if "stage" in message:
             self.rendezvous.hear(peer, Stage(message["stage"]))
         elif "waiting" in message:
-            json_object.check(message, {"waiting": (str, None)})
-            self.board.waits(peer.rank, message["waiting"])
+            self.board.hear(peer.rank, message)
         elif not message.keys().isdisjoint(("reached", "left", "waits", "missing")):
             self._heed(peer, message)
         elif topics.is_one(message.get("topic")):
@@ -386,7 +383,7 @@ class Peers:
         if led and not self._closing:  # the new hub has to know what this rank has told the old one
             self.board.again()
             self._send(self._hub, {"stage": self.rendezvous.stage})
-            self._send(self._hub, {"waiting": self.board.waiting.get(self.rank)})
+            self._send(self._hub, self.board.own(self.rank))
         self._dropped(rank, why)
         self.leading.drop(rank)
         self.rendezvous.news()

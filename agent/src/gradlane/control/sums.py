@@ -14,6 +14,7 @@ So a step that anybody has completed is completed by all, with the same bits. Me
 in which it sent them (TCP), and one halt is open at a time.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -177,20 +178,28 @@ class Waits:
 
     def __init__(self, workers: int) -> None:
         self._least = (workers + 1) // 2
-        self._waits: dict[int, dict[int, int]] = {}  # by rank: of each tensor the step that it has said last
+        self._waits: dict[tuple[int, int], int] = {}  # by rank and tensor: the step that it has said last
+        self._count = Counter[Rerun]()  # of the workers that say so
         self._decided: dict[int, int] = {}  # by tensor
 
     def hear(self, rank: int, message: Message) -> list[Rerun]:
         """What a worker waits in; the steps that go on now. Raises ValueError if it makes no sense."""
         json_object.check(message, {"waiting": [[int]]})
-        its, found = self._waits.setdefault(rank, {}), list[Rerun]()
+        found = list[Rerun]()
         for tensor, step in steps(message["waiting"], f"rank {rank}"):
-            its[tensor] = step
-            count = sum(other.get(tensor) == step for other in self._waits.values())
-            if count >= self._least and step > self._decided.get(tensor, 0):
+            self._forget((tensor, self._waits.get((rank, tensor), 0)))
+            self._waits[rank, tensor] = step
+            self._count[tensor, step] += 1
+            if self._count[tensor, step] >= self._least and step > self._decided.get(tensor, 0):
                 self._decided[tensor] = step
                 found.append((tensor, step))
         return found
+
+    def _forget(self, said: Rerun) -> None:
+        if said in self._count:
+            self._count[said] -= 1
+            if not self._count[said]:
+                del self._count[said]
 
 
 class Leader:

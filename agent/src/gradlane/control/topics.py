@@ -3,6 +3,7 @@
 
 from gradlane import json_object
 from gradlane.job import MAX_PACKET
+from gradlane.job.agreement import MAX_SHARDS
 
 _SECONDS = (int, float)
 _RATE = (1, 1e15)  # bit/s
@@ -19,11 +20,14 @@ _TOPICS: dict[str, dict[str, tuple[json_object.Shape, tuple[float, float]]]] = {
         "rank": (int, (0, (1 << 16) - 1)),
         "latency": (_SECONDS, (0, 1e6)),
         "rate": ((int, float, None), _RATE),
+        "runners": (int, (1, MAX_SHARDS)),
     },
     "agreement": {
         "slice_bytes": (int, (1, MAX_PACKET)),
         "rate": ((int, float), _RATE),
         "latency": (_SECONDS, (0, 1e6)),
+        "shards": (int, (1, MAX_SHARDS)),
+        "steered": (int, (0, 1)),
     },
 }
 

@@ -71,8 +71,10 @@ class Agent:
                 stack.callback(self._listeners[address].close)
                 self._probers[address] = Prober(address)
                 stack.callback(self._probers[address].close)
-            realtime, threads = self.config.realtime, self.config.threads
-            self._transport = transport = Transport(self.config.addresses, self._fail_all, realtime, threads)
+            found = self.config
+            self._transport = transport = Transport(
+                found.addresses, self._fail_all, found.realtime, found.threads, found.runners
+            )
             stack.callback(transport.close)
             loop.add_reader(transport.notify, transport.dispatch)
             stack.callback(loop.remove_reader, transport.notify)

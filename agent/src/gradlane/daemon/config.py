@@ -11,6 +11,7 @@ from gradlane import pem, toml_file
 from gradlane.control.security import Tls
 from gradlane.controller_client import AddressError, Client
 from gradlane.ipc.messages import DEFAULT_SOCKET
+from gradlane.job.agreement import MAX_SHARDS
 from gradlane.logs import FORMATS, LEVELS, Log
 from gradlane.toml_file import Address, FileError, Table
 from gradlane.units import parse_size
@@ -18,6 +19,7 @@ from gradlane.units import parse_size
 DEFAULT_FILE = Path("/etc/gradlane/agent.toml")
 MAX_JOBS = 256
 _CORES_FOR_TWO = 4
+_MOST_BY_ITSELF = 4
 
 
 class ConfigError(FileError):
@@ -56,9 +58,15 @@ class Endpoint:
 HALF_OF_HOST = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def _threads() -> int:
+def _threads(runners: int = 1) -> int:
     """Where cores are few, a second thread would only take them from training."""
-    return 2 if len(os.sched_getaffinity(0)) >= _CORES_FOR_TWO else 1
+    return 2 if len(os.sched_getaffinity(0)) >= _CORES_FOR_TWO * runners else 1
+
+
+def _runners() -> int:
+    """What "auto" is: half of the cores are left to training, and few links need more than so many."""
+    cores = len(os.sched_getaffinity(0))
+    return 1 if cores < _CORES_FOR_TWO else min(cores // 2, _MOST_BY_ITSELF)
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,8 @@ class AgentConfig:
     """The agent's configuration.
 
     `group`: owns the Unix socket; None: the process's own. `memory`: bytes per job for contributions that wait for
-    slower workers; `shared`: those that a job's processes may share with the agent. `tls` None: control connections are
+    slower workers; `shared`: those that a job's processes may share with the agent. `runners`: threads that each have
+    engines of their own, and `threads`, 2: each with another one that reads. `tls` None: control connections are
     secured by the key of each job file. `metrics` None: none. `controller` None: it reports to none.
     """
 
@@ -77,6 +86,7 @@ class AgentConfig:
     nice: int = -10
     realtime: bool = True
     threads: int = field(default_factory=_threads)
+    runners: int = 1
     log: Log = field(default_factory=Log)
     metrics: Endpoint | None = None
     tls: Tls | None = None
@@ -135,6 +145,9 @@ def parse(text: str, file_name: str) -> AgentConfig:
     """Validates the text of a configuration; errors name `file_name`. Raises ConfigError."""
     root = toml_file.parse(ConfigError, text, file_name)
     scheduling, limits = root.table("scheduling"), root.table("limits")
+    runners = 1
+    if scheduling.has("runners"):
+        runners = scheduling.integer_or("auto", "runners", 1, MAX_SHARDS) or _runners()
     config = AgentConfig(
         addresses=_addresses(root),
         socket=root.path("socket", DEFAULT_SOCKET),
@@ -142,7 +155,8 @@ def parse(text: str, file_name: str) -> AgentConfig:
         mode=_mode(root),
         nice=scheduling.integer("nice", -20, 19, -10),
         realtime=scheduling.boolean("realtime", True),
-        threads=scheduling.integer("threads", 1, 2, _threads()),
+        threads=scheduling.integer("threads", 1, 2, _threads(runners)),
+        runners=runners,
         log=_log(root.table("log")),
         metrics=_metrics(root.table("metrics")),
         tls=_tls(root.table("tls")) if root.has("tls") else None,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, field
 from typing import Any
 
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.engines import Engines
 from gradlane.job import Job, links, stragglers
 from gradlane.job.links import Links
 from gradlane.job.stragglers import Lateness, Moment, Neighbour, Report
@@ -49,7 +49,7 @@ class Evidence:
 
     job: Job
     rank: int
-    engine: Engine
+    engine: Engines
     _counts: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])  # by rank, at the last look
     _late: dict[int, Report] = field(default_factory=dict[int, Report])  # by owner
     _rings: dict[int, Neighbour] = field(default_factory=dict[int, Neighbour])  # by rank
@@ -79,23 +79,20 @@ class Evidence:
 
     def _lateness(self) -> Report:
         late: dict[int, Lateness] = {}
-        step, steps = 0, 0
-        known: set[int] = set()
-        for member in self.job.workers:
-            step, seconds = self.engine.lateness(member.rank)
-            steps = max(steps, len(seconds))
-            if seconds:
-                known.add(member.rank)
-            if (found := stragglers.summary(seconds)) is not None:
-                late[member.rank] = found
+        step, seconds = self.engine.lateness()  # of workers, whose ranks are the lowest
+        known = {rank for rank, its in enumerate(seconds) if its}
+        steps = max(map(len, seconds))
+        for rank in known:
+            if (found := stragglers.summary(seconds[rank])) is not None:
+                late[rank] = found
         return Report(step, steps, late, None if len(known) == len(self.job.workers) else frozenset(known))
 
     def _link(self) -> links.Report:
         flows: dict[int, bool] = {}
-        for to in (links.GROUP, *(member.rank for member in self.job.members if member.rank != self.rank)):
-            delivered, held = self.engine.held(len(self.job.members) if to == links.GROUP else to)
+        *of_ranks, of_group = self.engine.held()
+        for to, (delivered, held) in ((links.GROUP, of_group), *enumerate(of_ranks)):
             before = self._counts.get(to, (0, 0))
-            if delivered - before[0] < _LEAST_SLICES:
+            if to == self.rank or delivered - before[0] < _LEAST_SLICES:
                 continue
             self._counts[to] = delivered, held
             flows[to] = 2 * (held - before[1]) >= delivered - before[0]

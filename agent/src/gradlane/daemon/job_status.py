@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradlane.control.peers import Peers
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.engines import Engines
 from gradlane.ipc.status import ClassStatus, PeerStatus
 from gradlane.job import Job, costs
 from gradlane.job.agreement import Agreement
@@ -14,22 +14,25 @@ from gradlane.job.loss import Loss
 _TYPICAL_SIZES = {"64 KiB": 64 << 10, "1 MiB": 1 << 20, "16 MiB": 16 << 20, "64 MiB": 64 << 20}
 
 
-def flow(engine: Engine, rank: int) -> dict[str, Any]:
-    """The state of the flow to a rank. `paths`: traces by the path they took; `hops`: what the latest trace met."""
-    rate, srtt = engine.flow(rank)
-    paths = engine.paths(rank)
+def flows(engine: Engines, own: int) -> dict[str, Any]:
+    """The state of the flows to all ranks but the own. `paths`: traces by the path they took; `hops`: what the latest
+    trace met."""
     return {
-        "rate": rate,
-        "srtt_us": srtt,
-        "paths": {path.name: path.count for path in paths},
-        "hops": list(paths[0].hops) if paths else [],
+        str(rank): {
+            "rate": flow.rate,
+            "srtt_us": flow.srtt_us,
+            "paths": {path.name: path.count for path in flow.paths},
+            "hops": list(flow.paths[0].hops) if flow.paths else [],
+        }
+        for rank, flow in enumerate(engine.flows())
+        if rank != own
     }
 
 
 def peers(
-    job: Job, rank: int, connections: Peers, flows: dict[str, Any], engine: Engine | None
+    job: Job, rank: int, connections: Peers, flows: dict[str, Any], engine: Engines | None
 ) -> dict[str, PeerStatus]:
-    """Every other rank of the job, as this one sees it. `flows`: what `flow` says of each, empty before the join."""
+    """Every other rank of the job, as this one sees it. `flows`: what that says of each, empty before the join."""
     found: dict[str, PeerStatus] = {}
     for member in job.members:
         if member.rank == rank:
@@ -44,7 +47,7 @@ def peers(
     return found
 
 
-def classes(loss: Loss, engine: Engine) -> list[ClassStatus]:
+def classes(loss: Loss, engine: Engines) -> list[ClassStatus]:
     """The rows of `[[loss.classes]]`, then one without a range: all other layers."""
     found: list[ClassStatus] = [
         {"layers": list(row.layers), "push": row.push, "pull": row.pull, "counts": engine.class_counts(index)}

@@ -4,7 +4,7 @@
 import logging
 from typing import NamedTuple
 
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.engines import Engines
 from gradlane.datapath.exchange import Exchange
 from gradlane.ipc.status import LeftOutStatus
 from gradlane.job import Job
@@ -22,7 +22,7 @@ class _Told(NamedTuple):
 class LeftOut:
     """At one rank. `look` is called now and then. `memory`: limits.memory of the agent's file, bytes."""
 
-    def __init__(self, job: Job, rank: int, engine: Engine, exchange: Exchange, memory: int) -> None:
+    def __init__(self, job: Job, rank: int, engine: Engines, exchange: Exchange, memory: int) -> None:
         self._job, self._rank, self._engine, self._exchange, self._memory = job, rank, engine, exchange, memory
         self._told: dict[int, _Told] = {}  # by rank
         self._short = False  # whether the log has told that memory is

@@ -57,24 +57,25 @@ class Progress:
 
     def __init__(self) -> None:
         self._seen: object = None
-        self._idle = self._last = self._passed = self.excused = 0.0
+        self._idle = self._last = self._excused_to = self.excused = 0.0
 
     def idle(self, seen: object, now: float) -> float:
         """Seconds for which `seen`, the counts of what arrived and the oldest operation, has been the same.
 
         A time in which this agent did not run (it was stopped, its host was busy) does not count: nothing could arrive.
         """
-        self._passed, self._last = min(now - self._last, 2 * WATCH_SECONDS), now
+        passed, self._last = min(now - self._last, 2 * WATCH_SECONDS), now
         if seen == self._seen:
-            self._idle += self._passed
+            self._idle += passed
         else:
-            self._idle = self.excused = 0.0
+            self._idle = self._excused_to = self.excused = 0.0
         self._seen = seen
         return self._idle
 
-    def excuse(self) -> None:
-        """Whoever is late waits elsewhere, as of the latest `idle`."""
-        self.excused += self._passed
+    def excuse(self, seconds: float) -> None:
+        """Whoever is late waits elsewhere, and had done so for these seconds at the latest `idle`."""
+        self.excused += min(seconds, self._idle - self._excused_to)
+        self._excused_to = self._idle
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,10 @@ def stall(
         return Stall(gone, "left the job before it was done", True)
     if holders or waiting.processes:
         elsewhere = {what[:_SHOWN] for rank in holders if (what := waits_for[rank]) is not None}
-        how = f"did not start it; the job waits {patience:g} s for late workers (job.patience)"
-        longest = patience + min(excused, patience)
+        excused = min(excused, patience)
+        also = f", and {excused:.0f} s for which they waited elsewhere" if excused else ""
+        how = f"did not start it; the job waits {patience:g} s for late workers (job.patience){also}"
+        longest = patience + excused
         if waits_elsewhere(waiting, waits_for):
             longest = 2 * patience
             where = listed(sorted(elsewhere))

@@ -7,7 +7,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from gradlane.control import joining
@@ -20,7 +20,7 @@ from gradlane.daemon.meetings import Meetings
 from gradlane.daemon.ownership import Ownership
 from gradlane.daemon.shared import Client, Services
 from gradlane.daemon.sums import Sums
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.engines import Engines
 from gradlane.datapath.exchange import Exchange
 from gradlane.errors import AgentError, listed
 from gradlane.ipc.messages import Message
@@ -54,7 +54,7 @@ class LocalJob:
         self._farewells: list[asyncio.Task[None]] = []
         self._all_here, self._all_left = asyncio.Event(), asyncio.Event()
         self._agreement: Agreement | None = None
-        self._engine: Engine | None = None
+        self._engine: Engines | None = None
         self._exchange: Exchange | None = None
         self._ownership: Ownership | None = None
         self._sums: Sums | None = None
@@ -97,8 +97,7 @@ class LocalJob:
                 f"job {self.job.name!r} (id {self.job.id}) runs on this host already, as rank {self.rank} of "
                 f"{self.job.file} with process(es) {owners}: a job that runs beside it needs an id of its own"
             )
-        self._clients[process] = client
-        self._requests[process] = request
+        self._clients[process], self._requests[process] = client, request
         if len(self._clients) == self.job.member(self.rank).processes:
             self._all_here.set()
 
@@ -130,8 +129,10 @@ class LocalJob:
             reminder.cancel()
             self._late = ""
         connected, services = time.monotonic(), self._services
-        self._agreement = agreement = await joining.agree(self.job, self.rank, self.peers, services.prober)
-        self._engine = Engine(services.transport, self.job, self.rank, agreement, services.memory)
+        self._agreement = agreement = await joining.agree(
+            self.job, self.rank, self.peers, services.prober, services.runners
+        )
+        self._engine = Engines(services.transport, self.job, self.rank, agreement, services.memory)
         self.peers.signs.silence = self._engine.silence
         services.keep_beating(self._engine, self.job)
         self._exchange = exchange = Exchange(
@@ -325,7 +326,8 @@ class LocalJob:
         waiting = self._exchange.oldest()
         what, before = None if waiting is None else waiting.what, self._oldest
         self._oldest = what
-        self.peers.waits(what if what == before else None)  # not what is over until the next look
+        waited = 0.0 if waiting is None else waiting.seconds
+        self.peers.waits(what if what == before else None, waited)  # not what is over until the next look
         counts = self._engine.statistics()
         anew = 0 if self._sums is None else self._sums.fallbacks
         idle = self._progress.idle((what, counts["datagrams_received"], anew), now)
@@ -337,7 +339,7 @@ class LocalJob:
             waits_for = {rank: self.peers.board.waiting.get(rank) for rank in workers}
             left = [rank for rank in workers if rank in self.peers.board.left]
             if liveness.waits_elsewhere(waiting, waits_for):
-                self._progress.excuse()
+                self._progress.excuse(min(map(self.peers.board.waited, liveness.late(waiting, waits_for))))
             found = liveness.stall(waiting, idle, waits_for, self.job.patience, left, self._progress.excused)
             if idle >= liveness.WATCH_SECONDS:
                 ranks = liveness.late(waiting, waits_for) or waiting.ranks
@@ -359,13 +361,8 @@ class LocalJob:
         """Cumulative counts of the transport, with the state of the flow to every rank."""
         if self._engine is None:
             return dict(self._last)
-        others = [member.rank for member in self.job.members if member.rank != self.rank]
         own = {} if self._exchange is None else self._exchange.statistics()
-        return {
-            **self._engine.statistics(),
-            **own,
-            "flows": {str(rank): job_status.flow(self._engine, rank) for rank in others},
-        }
+        return {**self._engine.statistics(), **own, "flows": job_status.flows(self._engine, self.rank)}
 
     def status(self) -> JobStatus:
         """What operators see of the job."""
@@ -397,6 +394,7 @@ class LocalJob:
         if self._sums is not None:
             status["sums"] = self._sums.status(counts)
         if self._agreement is not None:
+            status["shards"] = self._agreement.shards
             status["slice_bytes"] = self._agreement.slice_bytes
-            status["conditions"] = asdict(self._agreement.conditions)
+            status["conditions"] = self._agreement.conditions.to_json()
         return status

@@ -13,7 +13,7 @@ from gradlane.control.peers import Peers
 from gradlane.control.plans import Leader, Member
 from gradlane.daemon import evidence
 from gradlane.daemon.evidence import Evidence, Known
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.engines import Engines
 from gradlane.datapath.exchange import MOST_PLANS, Exchange
 from gradlane.errors import listed
 from gradlane.ipc.status import OwnershipStatus, StragglerStatus
@@ -33,7 +33,7 @@ class Ownership:
     """At one rank. `look` is called now and then, `hear` with what other ranks say of it."""
 
     def __init__(
-        self, job: Job, rank: int, engine: Engine, exchange: Exchange, peers: Peers, conditions: Conditions
+        self, job: Job, rank: int, engine: Engines, exchange: Exchange, peers: Peers, conditions: Conditions
     ) -> None:
         """`conditions`: as all ranks have agreed on them."""
         self._job, self._rank, self._exchange, self._peers = job, rank, exchange, peers
@@ -42,7 +42,7 @@ class Ownership:
             conditions,
             workers=len(job.workers),
             servers=len(job.servers),
-            multicast=job.transport.multicast is not None,
+            multicast=job.multicast_address(0) is not None,
             choice=job.changes_algorithm,
         )
         self._leads = self._leader_rank == rank

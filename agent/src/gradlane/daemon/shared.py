@@ -6,7 +6,7 @@ from typing import Protocol
 
 from gradlane.control.listener import Listener
 from gradlane.control.probing import Prober
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.engines import Engines
 from gradlane.datapath.transport import Transport
 from gradlane.ipc.messages import Message
 from gradlane.job import Job
@@ -33,7 +33,12 @@ class Services:
     shared: int
     within: bool
 
-    def keep_beating(self, engine: Engine, job: Job) -> None:
+    @property
+    def runners(self) -> int:
+        """Threads over which jobs are spread here."""
+        return len(self.transport.loops)
+
+    def keep_beating(self, engine: Engines, job: Job) -> None:
         """In a training process, which may keep Python's other threads from running for long, the engine's thread sends
         the signs of life."""
         if self.within:

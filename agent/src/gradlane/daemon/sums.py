@@ -14,7 +14,7 @@ from gradlane import json_object
 from gradlane.control.peers import Peers
 from gradlane.control.sums import Decision, Leader, Member, Rerun, Resumed, State, Stream, Waits, decide, steps
 from gradlane.daemon.ownership import Ownership
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.engines import Engines
 from gradlane.datapath.exchange import Exchange
 from gradlane.errors import listed
 from gradlane.ipc.status import Counts, SumsStatus
@@ -46,7 +46,7 @@ class Sums:
         self,
         job: Job,
         rank: int,
-        engine: Engine,
+        engine: Engines,
         exchange: Exchange,
         peers: Peers,
         ownership: Ownership,

@@ -4,7 +4,7 @@
 import itertools
 import math
 import zlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from gradlane.client.collectives import as_type
 from gradlane.client.connection import Connection
 from gradlane.client.gradient import convert
-from gradlane.client.handle import Handle
+from gradlane.client.handle import Operation
 from gradlane.job import elements
 
 Array = npt.NDArray[Any]
@@ -51,20 +51,21 @@ class Bucket:
         if not elements.is_float(own):
             raise ValueError(f"gradients of type {own} can't be averaged: float32, float16, bfloat16 and float64 can")
         self._wire = connection.job.transport.floats if own == "float32" else own
-        self._own_code, self._wire_code = elements.CODES[own], elements.CODES[self._wire]
+        self._own_code, self.wire_code = elements.CODES[own], elements.CODES[self._wire]
         ends = list(itertools.accumulate(math.prod(shape) for shape in shapes))
         starts = [0, *ends[:-1]]
         self._slices = list(map(slice, starts, ends))
+        self._elements = ends[-1]
         # Integers know neither infinity nor NaN, so an element more says whether any of a worker's gradients are.
         self._says_if_finite = connection.job.sum_lanes is not None and self._wire in elements.FLOATS
         digest = zlib.crc32(f"{self.places} {self.shapes} {own}".encode())
         self._tensor = connection.tensor(
             f"gradients.{model}.{self.places[0]}.{len(self.places)}.{digest:08x}",
-            ends[-1] + self._says_if_finite,
+            self._elements + self._says_if_finite,
             self._wire,
             list(zip(starts, self.places, strict=True)),
         )
-        self._operation: Handle | None = None
+        self._operation: Operation | None = None
 
     @property
     def name(self) -> str:
@@ -73,18 +74,28 @@ class Bucket:
 
     def start(self, gradients: Sequence[Array]) -> None:
         """Takes the gradients over and starts their mean. Raises AgentError if the job has failed."""
+        self._check(gradients)
+
+        def take(values: Array) -> None:
+            for gradient, part in zip(gradients, self._slices, strict=True):
+                source = np.ascontiguousarray(gradient, self.dtype).reshape(-1)
+                _copy(values[part], self.wire_code, source, self._own_code)
+
+        self.start_by(take)
+
+    def start_by(self, take: Callable[[Array], None]) -> None:
+        """The same with gradients that `take` fills a flat array with, whose type `wire_code` says."""
         if self._operation is not None:  # of a step that was given up before its end
             self._operation.wait()
         contribution = self._tensor.contribution
-        for gradient, part in zip(gradients, self._slices, strict=True):
-            source = np.ascontiguousarray(gradient, self.dtype).reshape(-1)
-            _copy(contribution[part], self._wire_code, source, self._own_code)
+        values = contribution[: self._elements]
+        take(values)
         if self._says_if_finite:
-            finite = self._is_finite(contribution[:-1])
+            finite = self._is_finite(values)
             flag = np.array([0 if finite else math.inf], np.float32)
-            _copy(contribution[-1:], self._wire_code, flag, _FLOAT32)
+            _copy(contribution[-1:], self.wire_code, flag, _FLOAT32)
             if not finite:
-                contribution[:-1] = 0
+                values[:] = 0
         self._operation = self._tensor.submit()
 
     def _is_finite(self, values: Array) -> bool:
@@ -92,25 +103,41 @@ class Bucket:
             return not ((values & _BFLOAT16_EXPONENT) == _BFLOAT16_EXPONENT).any()
         return bool(np.isfinite(values).all())
 
+    def _check(self, arrays: Sequence[Array]) -> None:
+        if [array.shape for array in arrays] != list(self.shapes):
+            found = ", ".join(str(array.shape) for array in arrays)
+            raise ValueError(f"{self.name} has gradients of shapes {', '.join(map(str, self.shapes))}, not {found}")
+
     def finish(self) -> list[Array]:
-        """Waits for the means: new arrays, in the gradients' shapes; NaN throughout if a switch adds and some worker's
-        are not finite. Raises AgentError."""
+        """New arrays with what `fill` gives."""
+        means: list[Array] = [np.empty(shape, self.dtype) for shape in self.shapes]
+        self.fill(means)
+        return means
+
+    def fill(self, means: Sequence[Array]) -> None:
+        """Waits for the means, and fills these contiguous arrays of the gradients' shapes and type with them; with NaN
+        throughout if a switch adds and some worker's are not finite. Raises ValueError, AgentError."""
+        self._check(means)
+
+        def give(values: Array) -> None:
+            for mean, part in zip(means, self._slices, strict=True):
+                _copy(mean.reshape(-1), self._own_code, values[part], self.wire_code)
+
+        self.fill_by(give)
+
+    def fill_by(self, give: Callable[[Array], None]) -> None:
+        """The same by `give`, which is called with a flat array of the means, of the type that `wire_code` says."""
         if self._operation is None:
             raise ValueError(f"{self.name} was not started")
         operation, self._operation = self._operation, None
         operation.wait()
-        means: list[Array] = []
-        for shape, part in zip(self.shapes, self._slices, strict=True):
-            mean = np.empty(shape, self.dtype)
-            _copy(mean.reshape(-1), self._own_code, self._tensor.result[part], self._wire_code)
-            means.append(mean)
+        values = self._tensor.result[: self._elements]
         if self._says_if_finite:
             flag = np.empty(1, np.float32)
-            _copy(flag, _FLOAT32, self._tensor.result[-1:], self._wire_code)
+            _copy(flag, _FLOAT32, self._tensor.result[-1:], self.wire_code)
             if flag[0] > 0:
-                for mean in means:
-                    mean.fill(math.nan)
-        return means
+                _copy(values, self.wire_code, np.full(self._elements, math.nan, np.float32), _FLOAT32)
+        give(values)
 
     def residual(self) -> Array:
         """What the network dropped of earlier gradients of this host, and the next operation will carry."""

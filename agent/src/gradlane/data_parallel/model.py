@@ -40,37 +40,30 @@ class Model:
     def means(
         self,
         gradients: Sequence[Any],
-        start: Callable[[Callable[..., Any], list[Any]], Any],
-        finish: Callable[[Callable[..., list[Array]], list[Any]], Sequence[Any]],
+        start: Callable[[Bucket, list[Any]], Any],
+        finish: Callable[[list[Any]], Sequence[Any]],
     ) -> list[Any]:
         """The means over all processes; what does not travel stays as it is. Raises what the callbacks raise.
 
-        `start(function, gradients)` calls the function with a bucket's gradients as arrays, now or when a graph is run
-        and they are made, and returns what stands for its end. The last ones come first, as the backward pass has them
-        first. `finish(function, ends)` calls the function, after all of these, and returns the means of `places`. So
-        all buckets have left before the first is waited for: no two ranks wait for one another.
+        `start(bucket, gradients)` calls the bucket's `start`, now or when a graph is run and its gradients are made,
+        and returns what stands for its end. The last ones come first, as the backward pass has them first.
+        `finish(ends)` calls `finish` or `fill` here, after all of these, and returns the means of `places`. So all
+        buckets have left before the first is waited for: no two ranks wait for one another.
         """
-        ends = [start(_starting(bucket), [gradients[k] for k in bucket.places]) for bucket in reversed(self.buckets)]
+        ends = [start(bucket, [gradients[k] for k in bucket.places]) for bucket in reversed(self.buckets)]
         means = list(gradients)
         if ends:
-            for place, mean in zip(self.places, finish(self._finish, ends), strict=True):
+            for place, mean in zip(self.places, finish(ends), strict=True):
                 means[place] = mean
         return means
 
     def means_of_arrays(self, gradients: Sequence[Array | None]) -> list[Array | None]:
         """The same at once. Raises AgentError."""
-        return self.means(gradients, lambda function, arrays: function(*arrays), lambda function, _: function())
+        return self.means(gradients, Bucket.start, lambda _: self.finish())
 
-    def _finish(self, *_: Any) -> list[Array]:
+    def finish(self) -> list[Array]:
+        """The means of `places`: new arrays. Raises AgentError."""
         return [mean for bucket in self.buckets for mean in bucket.finish()]
-
-
-def _starting(bucket: Bucket) -> Callable[..., Any]:
-    def start(*gradients: Any) -> Any:
-        bucket.start([np.asarray(gradient) for gradient in gradients])
-        return np.int32(0)
-
-    return start
 
 
 def _live(owners: Sequence[weakref.ref[Any]]) -> bool:

@@ -138,8 +138,14 @@ def all_reduce(array: Array, op: str = Average) -> Array:
 
 def broadcast(arrays: Sequence[Array], root: int = 0) -> list[Array]:
     """New arrays with root's values, of any numeric type. Raises AgentError."""
+    values = [np.empty(array.shape, array.dtype) for array in arrays]
+    broadcast_into(arrays, values, root)
+    return values
+
+
+def broadcast_into(arrays: Sequence[Array], values: Sequence[Array], root: int = 0) -> None:
+    """Fills `values`, of the shapes and types of `arrays`. Raises AgentError."""
     communicator = communicator_here()
-    values: list[Array] = []
     start = 0
     while start < len(arrays):
         end, total = start + 1, arrays[start].nbytes
@@ -149,11 +155,11 @@ def broadcast(arrays: Sequence[Array], root: int = 0) -> list[Array]:
         # As bytes: a model's counters and seeds have types that no reduction knows.
         shared = communicator.empty(total, np.uint8)
         ends = np.cumsum([array.nbytes for array in arrays[start:end]]).tolist()
-        parts = [(array, slice(e - array.nbytes, e)) for array, e in zip(arrays[start:end], ends, strict=True)]
+        parts = [slice(e - array.nbytes, e) for array, e in zip(arrays[start:end], ends, strict=True)]
         if communicator.rank == root:
-            for array, part in parts:
+            for array, part in zip(arrays[start:end], parts, strict=True):
                 shared[part] = np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
         communicator.broadcast(shared, root)
-        values += [shared[part].copy().view(array.dtype).reshape(array.shape) for array, part in parts]
+        for value, part in zip(values[start:end], parts, strict=True):
+            value[...] = shared[part].copy().view(value.dtype).reshape(value.shape)
         start = end
-    return values

@@ -3,13 +3,14 @@
 
 import contextlib
 import math
+import socket
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from gradlane import wire
 from gradlane._core import ffi, lib
-from gradlane.datapath import sockets
+from gradlane.datapath import sockets, steering
 from gradlane.datapath.transport import Transport
 from gradlane.errors import AgentError
 from gradlane.ipc.status import Hop
@@ -44,6 +45,16 @@ class FabricPath:
         return " ".join(f"{hop['switch']}:{hop['ingress_port']}-{hop['egress_port']}" for hop in self.hops)
 
 
+@dataclass(frozen=True)
+class Flow:
+    """Towards a rank: pacing rate (bit/s), smoothed round-trip time (us), and the paths that traces have taken, the
+    latest first; those seen longest ago are forgotten."""
+
+    rate: int
+    srtt_us: int
+    paths: Sequence[FabricPath]
+
+
 def _hop(hop: Any) -> Hop:
     """Of a gl_hop."""
     depth, unit = (hop.depth * hop.depth_unit, "bytes") if hop.depth_unit else (hop.depth, "packets")
@@ -59,7 +70,21 @@ def _hop(hop: Any) -> Hop:
     }
 
 
-def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port: Any) -> tuple[Any, list[Any]]:
+def _token(agreement: Agreement, shard: int) -> int:
+    """Engines of one job at a host differ in the lowest bits, by which they get their datagrams."""
+    if agreement.shards == 1:
+        return agreement.token
+    return agreement.token & -int(lib.GL_MAX_SHARDS) | shard
+
+
+def _bits(count: int) -> int:
+    """Those of a number below it."""
+    return (count - 1).bit_length()
+
+
+def _configuration(
+    job: Job, rank: int, agreement: Agreement, shard: int, memory: int, port: Any
+) -> tuple[Any, list[Any]]:
     """A gl_config, and what it points to."""
     policy = job.policy
     classes = [(*row.layers, 0, MAX_MAGNITUDE, row.queue_class) for row in policy.queue_classes if policy.priority]
@@ -68,8 +93,8 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
     rows = [(*row.layers, row.push, row.pull) for row in job.loss.classes]
     rows.append((0, MAX_LAYER, job.loss.push, job.loss.pull))
     losses = ffi.new("gl_loss[]", [(first, last, round(a * 1e6), round(b * 1e6)) for first, last, a, b in rows])
-    late = job.loss.late
-    aggregates = any(member.rank == rank for member in job.aggregators)
+    late, racks = job.loss.late, agreement.conditions.racks
+    of_racks = ffi.NULL if racks is None else ffi.new("uint16_t[]", racks.of)
     config = ffi.new(
         "gl_config *",
         {
@@ -78,23 +103,28 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
             "workers": len(job.workers),
             "servers": len(job.servers),
             "slice_bytes": agreement.slice_bytes,
-            "token": agreement.token,
+            "token": _token(agreement, shard),
+            "shard": shard,
+            "shards": agreement.shards,
             "message_base": agreement.message_base,
             # Two messages in flight never share a budget slot of the switch; numbers are a power of two apart.
-            "window": max(1, min(MAX_WINDOW, (job.slots.mask + 1) >> (len(job.members) - 1).bit_length())),
+            "window": max(
+                1, min(MAX_WINDOW, (job.slots.mask + 1) >> _bits(len(job.members)) + _bits(agreement.shards))
+            ),
             "rate": job.transport.rate,
             "buffer": job.transport.buffer,
             "loss_count": len(rows),
             "losses": losses,
             "critical": round(job.loss.adaptive.critical * 1e6) if job.loss.adaptive else 1_000_000,
             "port": port,
-            "multicast": aggregates and job.transport.multicast is not None,
-            "memory": memory,
+            "multicast": _group_of(job, rank) is not None,
+            "memory": memory // agreement.shards,
             "late_after": round(late.after * 1e6) if late else 0,
             "late_steps": late.steps if late else 0,
             "late_window": late.window if late else 0,
             "trace_every": job.transport.trace_every,
             "sums": _sums(job, agreement),
+            "racks": of_racks,
             "tag": job.transport.tagging == "host",
             "class_count": len(classes),
             "precedence_count": len(precedences),
@@ -102,7 +132,7 @@ def _configuration(job: Job, rank: int, agreement: Agreement, memory: int, port:
             "precedences": precedence_ranges,
         },
     )
-    return config, [class_ranges, precedence_ranges, losses]
+    return config, [class_ranges, precedence_ranges, losses, of_racks]
 
 
 def _sums(job: Job, agreement: Agreement) -> tuple[int, ...]:
@@ -111,11 +141,15 @@ def _sums(job: Job, agreement: Agreement) -> tuple[int, ...]:
     return (job.sum_lanes or 0, how.sum_slots, how.sum_window, agreement.generation)
 
 
+def _group_of(job: Job, rank: int) -> Address | None:
+    """Where it sends its results, as an aggregator of a job with multicast."""
+    index = next((k for k, member in enumerate(job.aggregators) if member.rank == rank), None)
+    return None if index is None else job.multicast_address(index)
+
+
 def _peers(job: Job, rank: int) -> Any:
     """The addresses of a job's ranks, then of the multicast group of this one, then of a switch's sums."""
-    index = next((k for k, member in enumerate(job.aggregators) if member.rank == rank), None)
-    group = None if index is None else job.multicast_address(index)
-    addresses: list[Address | None] = [*(member.address for member in job.members), group, job.sum_address]
+    addresses: list[Address | None] = [*(it.address for it in job.members), _group_of(job, rank), job.sum_address]
     while addresses[-1] is None:
         addresses.pop()
     peers = ffi.new("struct sockaddr_storage[]", len(addresses))
@@ -127,45 +161,57 @@ def _peers(job: Job, rank: int) -> Any:
 
 
 class Engine:
-    """One job at one rank of this host. What it carries goes through core/exchange/.
+    """One job at one rank of this host, or a shard of it. What it carries goes through core/exchange/.
 
     `pointer` and `runner` are the gl_engine and the gl_runner that has it.
     """
 
     def __init__(
-        self, transport: Transport, job: Job, rank: int, agreement: Agreement, memory: int = MEMORY_BYTES
+        self,
+        transport: Transport,
+        job: Job,
+        rank: int,
+        agreement: Agreement,
+        memory: int = MEMORY_BYTES,
+        shard: int = 0,
     ) -> None:
         """Joins the job's multicast groups. Raises AgentError."""
-        self._transport = transport
         self._job = job
-        self.runner = transport.runner
+        self._transport = transport
         self._groups: list[Address] = []
-        config, _kept = _configuration(job, rank, agreement, memory, transport.port)
-        with transport.locked():
-            self.pointer: Any = lib.gl_engine_new(config)
+        self._sender: socket.socket | None = None
+        config, _kept = _configuration(job, rank, agreement, shard, memory, transport.port)
+        self.pointer: Any = lib.gl_engine_new(config)
         if self.pointer == ffi.NULL:
             raise AgentError(f"job {job.name!r} can't run: out of memory")
+        self._key = steering.key_of(job.id, int(config.token))
+        self._loop = transport.take(self._key, job.transport.multicast is not None)
+        self.runner = self._loop.runner
         try:
-            self._receive_groups(job, rank)
+            own = job.member(rank).address
+            sender = self._loop.socket_of(own)
+            if agreement.steered:
+                # The kernel of who receives puts together what comes from one port, and steers it to one thread.
+                sender = self._sender = sockets.bind(own, 0, transport.fallbacks)
+            self._receive_groups(job, rank, sender)
             peers = _peers(job, rank)
-            sender = transport.socket_of(job.member(rank).address).fileno()
-            if lib.gl_runner_add(self.runner, self.pointer, sender, peers, len(peers), ffi.NULL, ffi.NULL):
+            if lib.gl_runner_add(self.runner, self.pointer, sender.fileno(), peers, len(peers), ffi.NULL, ffi.NULL):
                 raise AgentError(f"job {job.name!r}: out of memory")
         except AgentError:
             self.close()
             raise
 
-    def _receive_groups(self, job: Job, rank: int) -> None:
+    def _receive_groups(self, job: Job, rank: int, sender: socket.socket) -> None:
         own = job.member(rank).address
         if job.transport.multicast is None:
             return
-        sockets.send_multicast_from(self._transport.socket_of(own), own)
+        sockets.send_multicast_from(sender, own)
         if rank >= len(job.workers):
             return
         groups = [job.multicast_address(k) for k, member in enumerate(job.aggregators) if member.rank != rank]
         for group in (*groups, job.sum_address):
             if group is not None:
-                self._transport.join(group, own)
+                self._loop.join(group, own)
                 self._groups.append(group)
 
     def beat(self, descriptor: int, sign: bytes, others: Sequence[tuple[Address, int]], tos: int) -> None:
@@ -183,7 +229,7 @@ class Engine:
     @contextlib.contextmanager
     def locked(self) -> Generator[Any]:
         """Around calls on `pointer`, which it gives."""
-        with self._transport.locked():
+        with self._loop.locked():
             yield self.pointer
 
     def deliver(self, drain: Any, context: Any) -> None:
@@ -220,12 +266,15 @@ class Engine:
         function(engine, index, counts)
         return {name: int(getattr(counts, name)) for name in _OF_PEER}
 
-    def flow(self, rank: int) -> tuple[int, int]:
-        """Pacing rate (bit/s) and smoothed round-trip time (us) towards a rank."""
-        rate, srtt = ffi.new("uint64_t *"), ffi.new("uint32_t *")
+    def flows(self) -> list[Flow]:
+        """Towards each rank."""
+        size = len(self._job.members)
+        rates, srtts, traced = ffi.new("uint64_t[]", size), ffi.new("uint32_t[]", size), ffi.new("bool[]", size)
         with self.locked() as engine:
-            lib.gl_flow_state(engine, rank, rate, srtt)
-        return int(rate[0]), int(srtt[0])
+            lib.gl_flow_states(engine, rates, srtts, traced)
+        return [
+            Flow(int(rates[rank]), int(srtts[rank]), self._paths(rank) if traced[rank] else []) for rank in range(size)
+        ]
 
     def silence(self, rank: int) -> float:
         """Seconds since a datagram with the job's token came from a rank; infinite if none has come."""
@@ -233,13 +282,13 @@ class Engine:
             heard = int(lib.gl_heard(engine, rank))
         return (int(lib.gl_now()) - heard) / 1e6 if heard else math.inf
 
-    def lateness(self, rank: int) -> tuple[int, list[float]]:
-        """The latest step of which all contributions came here, and how late a worker's came in that and in those
-        before it, in s; nothing where this rank owns nothing."""
-        found = ffi.new("gl_lateness *")
+    def lateness(self) -> tuple[int, list[list[float]]]:
+        """The latest step of which all contributions came here, and of each worker how late it came in that and in
+        those before it, in s; nothing where this rank owns nothing."""
+        found = ffi.new("gl_lateness[]", len(self._job.workers))
         with self.locked() as engine:
-            lib.gl_engine_lateness(engine, rank, found)
-        return int(found.step), [late / 1e6 for late in found.late[0 : found.steps]]
+            lib.gl_engine_latenesses(engine, found)
+        return int(found[0].step), [[late / 1e6 for late in it.late[0 : it.steps]] for it in found]
 
     def left_out(self, rank: int) -> tuple[int, int]:
         """Steps that something was reduced in here without a worker: since the job began, and of the latest window."""
@@ -271,16 +320,16 @@ class Engine:
         windows = found.received[0 : found.received_count], found.sent[0 : found.sent_count]
         return [rate * 8e6 for rate in windows[0]], [rate * 8e6 for rate in windows[1]]
 
-    def held(self, rank: int) -> tuple[int, int]:
-        """Slices to a rank that arrived; of them, those while congestion held the flow below its share. One rank more
-        than there are: to the multicast group, each slice counted for each that receives it."""
-        delivered, held = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+    def held(self) -> list[tuple[int, int]]:
+        """Slices to each rank that arrived; of them, those while congestion held the flow below its share. One more
+        than there are ranks: to the multicast group, each slice counted for each that receives it."""
+        size = len(self._job.members) + 1
+        delivered, held = ffi.new("uint64_t[]", size), ffi.new("uint64_t[]", size)
         with self.locked() as engine:
-            lib.gl_flow_held(engine, rank, delivered, held)
-        return int(delivered[0]), int(held[0])
+            lib.gl_flows_held(engine, delivered, held)
+        return list(zip(ffi.unpack(delivered, size), ffi.unpack(held, size), strict=True))
 
-    def paths(self, rank: int) -> list[FabricPath]:
-        """The paths that traces to a rank have taken, the latest first; those seen longest ago are forgotten."""
+    def _paths(self, rank: int) -> list[FabricPath]:
         found = ffi.new("gl_path[]", lib.GL_PATHS)
         with self.locked() as engine:
             count = lib.gl_paths(engine, rank, found)
@@ -288,10 +337,13 @@ class Engine:
 
     def close(self) -> None:
         """Ends the job on this host. What is called later raises TypeError."""
-        with self._transport.locked():  # for both: the loop can't work on an engine that has left the port
+        with self._loop.locked():  # for both: the loop can't work on an engine that has left the port
             lib.gl_engine_leave(self.pointer)
             lib.gl_runner_remove(self.runner, self.pointer)
+        self._transport.give_back(self._loop, self._key)
         for group in self._groups:
-            self._transport.leave(group)
+            self._loop.leave(group)
+        if self._sender is not None:
+            self._sender.close()
         pointer, self.pointer = self.pointer, None
         lib.gl_engine_free(pointer)  # it may take long: other jobs go on meanwhile

@@ -8,22 +8,22 @@ between the processes and the transport's thread (core/exchange/).
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Container, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gradlane._core import ffi, lib
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.engines import Engines
 from gradlane.datapath.groups import Groups
+from gradlane.datapath.processes import Process, Tell
+from gradlane.datapath.shard import Shard
 from gradlane.datapath.site import ALGORITHMS, Site
 from gradlane.datapath.tensors import Tensors
 from gradlane.errors import AgentError
-from gradlane.ipc import memory
 from gradlane.ipc.messages import Message
 from gradlane.job import Job
 from gradlane.job.agreement import Agreement
 from gradlane.job.plans import Plan
 
-Tell = Callable[[Message, tuple[int, ...]], None]
 STATISTICS = [name for name, _ in ffi.typeof("gl_exchange_statistics").fields]
 MAX_REGION = 1 << 40
 MOST_PLANS = int(lib.GL_MOST_PLANS)
@@ -46,25 +46,17 @@ class Waiting:
     workers: list[int]
 
 
-@dataclass
-class _Process:
-    """A local process: its channel, and the regions that it has."""
-
-    tell: Tell
-    channel: int
-    shared: memory.Memory
-    pipe: tuple[int, int]  # both ends: with the writing one open the pipe never ends
-    regions: dict[int, memory.Memory] = field(default_factory=dict[int, memory.Memory])
-
-
 class Exchange:
-    """Made when the engine is there. Everything is called in the event loop."""
+    """Made when the engines are there. Everything is called in the event loop.
+
+    Plans, and what a switch sums, are of jobs with one shard.
+    """
 
     def __init__(
         self,
         job: Job,
         rank: int,
-        engine: Engine,
+        engines: Engines,
         agreement: Agreement,
         failed: Callable[[str], None],
         ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]],
@@ -75,10 +67,8 @@ class Exchange:
         have in common with the agent. `within`: this is in the one process. Raises AgentError."""
         self._job = job
         self._rank = rank
-        self._engine = engine
-        self._processes: dict[int, _Process] = {}
+        self._processes: dict[int, Process] = {}
         self._closed: dict[int, int] = {}  # by number on the wire, before they were registered: who said so
-        self._notify = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         adaptive = job.loss.adaptive
         config = ffi.new(
             "gl_exchange_config *",
@@ -97,38 +87,34 @@ class Exchange:
                 "generation": agreement.generation if job.sum_lanes is not None else 0,
             },
         )
-        self._pointer: Any = lib.gl_exchange_new(engine.runner, engine.pointer, config, self._notify)
-        if self._pointer == ffi.NULL:
-            os.close(self._notify)
-            raise AgentError(f"job {job.name!r}: out of memory or file descriptors")
-        self._site = Site(job, rank, engine, agreement, failed, ask, self._pointer, shared)
+        self._shards: list[Shard] = []
+        try:
+            for engine in engines.all:
+                self._shards.append(Shard(job.name, engine, config))
+        except AgentError:
+            for shard in self._shards:
+                shard.stop()
+                shard.close()
+            raise
+        self._first = self._shards[0]
+        self._site = Site(job, rank, self._shards, agreement, failed, ask, shared)
         self._tensors, self._groups = Tensors(self._site), Groups(self._site)
-        asyncio.get_running_loop().add_reader(self._notify, self._news)
+        for shard in self._shards:
+            asyncio.get_running_loop().add_reader(shard.notify, self._news, shard)
 
     def open(self, process: int, tell: Tell) -> None:
-        """Makes the channel of a local process; `tell` sends it a message and descriptors. Raises AgentError."""
+        """Makes the channels of a local process; `tell` sends it a message and descriptors. Raises AgentError."""
         if process in self._processes or not 0 <= process < self._job.processes:
             raise AgentError(
                 f"process {process} of {self._site.name(self._rank)} has joined already, or is none of the "
                 f"{self._job.processes} that the job has there"
             )
-        nbytes = int(lib.gl_channel_bytes())
-        try:
-            descriptor = memory.create("channel", nbytes)
-        except OSError as error:
-            raise AgentError(f"{nbytes} bytes of shared memory: {error.strerror}") from error
-        pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        opened = _Process(tell, descriptor, memory.Memory(descriptor, nbytes), pipe)
-        with self._engine.locked():
-            code = lib.gl_exchange_open(self._pointer, process, opened.shared.pointer, pipe[0])
-        self._processes[process] = opened
-        if code:
-            raise AgentError("out of memory")
+        opened = self._processes[process] = Process(process, tell, self._shards)
+        opened.open()
 
-    def joined(self, process: int) -> tuple[Message, tuple[int, int]]:
+    def joined(self, process: int) -> tuple[Message, tuple[int, ...]]:
         """What a process gets when it has joined: content of a message, and descriptors that stay this object's."""
-        opened = self._processes[process]
-        return {}, (opened.channel, opened.pipe[1])
+        return {}, self._processes[process].descriptors
 
     def handle(self, process: int, message: Message) -> "asyncio.Task[None] | None":
         """A process' message, one of messages.REQUESTS: what answers it, if that takes time. Raises ValueError."""
@@ -160,8 +146,9 @@ class Exchange:
 
         Returns these groups' numbers, with their hosts: these should be told, see `close_group`.
         """
-        with self._engine.locked():
-            lib.gl_exchange_drop(self._pointer, rank)
+        for shard in self._shards:
+            with shard.locked() as pointer:
+                lib.gl_exchange_drop(pointer, rank)
         first = int(lib.GL_FIRST_GROUP)
         return {number - first: hosts for number, hosts in self._site.hosts.items() if rank in hosts}
 
@@ -172,8 +159,9 @@ class Exchange:
         wire = int(lib.GL_FIRST_GROUP) + number
         if wire not in self._site.hosts:
             self._closed.setdefault(wire, by)
-        with self._engine.locked():
-            lib.gl_exchange_close(self._pointer, number)
+        for shard in self._shards:
+            with shard.locked() as pointer:
+                lib.gl_exchange_close(pointer, number)
 
     def misclosed(self, dead: Container[int]) -> dict[int, str]:
         """Groups that can't be used here because others said that a host of them is dead, and none is, as far as this
@@ -198,40 +186,41 @@ class Exchange:
                 "generation": plan.generation,
             },
         )
-        with self._engine.locked():
-            return not lib.gl_exchange_plan(self._pointer, first, described)
+        with self._first.locked() as pointer:
+            return not lib.gl_exchange_plan(pointer, first, described)
 
     def grant(self, part: float) -> None:
         """Of the job's tolerance for tensors no more than that part holds from the next step on; 1: all."""
-        with self._engine.locked():
-            lib.gl_exchange_grant(self._pointer, round(part * 1e6))
+        for shard in self._shards:
+            with shard.locked() as pointer:
+                lib.gl_exchange_grant(pointer, round(part * 1e6))
 
     def hold(self, ahead: int) -> int:
         """Until `release` only steps up to the one returned begin, so many ahead, and nobody is left out of others."""
-        with self._engine.locked():
-            return int(lib.gl_exchange_hold(self._pointer, ahead))
+        with self._first.locked() as pointer:
+            return int(lib.gl_exchange_hold(pointer, ahead))
 
     def release(self) -> None:
         """All steps may begin."""
-        with self._engine.locked():
-            lib.gl_exchange_release(self._pointer)
+        with self._first.locked() as pointer:
+            lib.gl_exchange_release(pointer)
 
     @property
     def held(self) -> bool:
         """Whether a step waits for `release`."""
-        with self._engine.locked():
-            return bool(lib.gl_exchange_is_held(self._pointer))
+        with self._first.locked() as pointer:
+            return bool(lib.gl_exchange_is_held(pointer))
 
     def sums_overdue(self) -> float:
         """Seconds for which some tensor has waited for a sum, and got none; 0: none waits, or they are halted."""
         now = lib.gl_now()
-        with self._engine.locked():
-            return int(lib.gl_exchange_sums_overdue(self._pointer, now)) / 1e6
+        with self._first.locked() as pointer:
+            return int(lib.gl_exchange_sums_overdue(pointer, now)) / 1e6
 
     def sums_halt(self) -> None:
         """Until `sums_resume` nothing is contributed to a switch's sums, none is taken, and no step by it begins."""
-        with self._engine.locked():
-            lib.gl_exchange_sums_halt(self._pointer)
+        with self._first.locked() as pointer:
+            lib.gl_exchange_sums_halt(pointer)
 
     def sums_state(self) -> list[tuple[int, int, int]]:
         """Of each stream: its tensor, the last step that needs nothing of the switch any more, the last one begun."""
@@ -244,21 +233,21 @@ class Exchange:
 
     def _streams(self) -> Any:
         states = ffi.new("gl_sum_state[]", MOST_STREAMS)
-        with self._engine.locked():
-            count = lib.gl_exchange_sums_state(self._pointer, states, MOST_STREAMS)
+        with self._first.locked() as pointer:
+            count = lib.gl_exchange_sums_state(pointer, states, MOST_STREAMS)
         return states[0 : min(count, MOST_STREAMS)]
 
     def go_on(self, tensor: int, step: int) -> None:
         """Others wait for that step: if the processes here are late with it, and may be, it goes on without them."""
-        with self._engine.locked():
-            lib.gl_exchange_go_on(self._pointer, tensor, step)
+        with self._first.locked() as pointer:
+            lib.gl_exchange_go_on(pointer, tensor, step)
 
     def sums_resume(self, generation: int, by_switch: bool, reruns: Sequence[tuple[int, int]]) -> bool:
         """Goes on by the switch in the same generation, which is reminded of these tensors' steps; or by hosts, with
         these run again, and what else had begun by the switch begun anew. False if such a step can't be."""
         described = ffi.new("gl_sum_rerun[]", list(reruns))
-        with self._engine.locked():
-            return not lib.gl_exchange_sums_resume(self._pointer, generation, by_switch, described, len(reruns))
+        with self._first.locked() as pointer:
+            return not lib.gl_exchange_sums_resume(pointer, generation, by_switch, described, len(reruns))
 
     def what(self, tensor: int, step: int) -> str:
         """A tensor's step, as errors name it."""
@@ -276,26 +265,36 @@ class Exchange:
 
     @property
     def in_flight(self) -> int:
-        """How many operations are in flight."""
-        with self._engine.locked():
-            return int(lib.gl_exchange_under_way(self._pointer))
+        """How many operations are in flight; each part of a tensor that is cut counts."""
+        count = 0
+        for shard in self._shards:
+            with shard.locked() as pointer:
+                count += int(lib.gl_exchange_under_way(pointer))
+        return count
 
     def statistics(self) -> dict[str, int]:
         """Cumulative counts of the data path, see docs/python.md."""
-        counts = ffi.new("gl_exchange_statistics *")
-        with self._engine.locked():
-            lib.gl_exchange_counts(self._pointer, counts)
-        return {name: int(getattr(counts, name)) for name in STATISTICS}
+        every: list[dict[str, int]] = []
+        for shard in self._shards:
+            counts = ffi.new("gl_exchange_statistics *")
+            with shard.locked() as pointer:
+                lib.gl_exchange_counts(pointer, counts)
+            every.append({name: int(getattr(counts, name)) for name in STATISTICS})
+        return {name: (max if name == "step" else sum)(counts[name] for counts in every) for name in STATISTICS}
 
     def oldest(self) -> Waiting | None:
         """What has been waiting longest: for a local process, or for other hosts."""
+        found = [waiting for shard in self._shards if (waiting := self._oldest(shard)) is not None]
+        return max(found, key=lambda waiting: waiting.seconds, default=None)
+
+    def _oldest(self, shard: Shard) -> Waiting | None:
         oldest = ffi.new("gl_oldest_operation *")
         remote = ffi.new("gl_waiting *")
         now = lib.gl_now()
-        with self._engine.locked() as engine:
-            if not lib.gl_exchange_oldest(self._pointer, oldest, now):
+        with shard.locked() as pointer:
+            if not lib.gl_exchange_oldest(pointer, oldest, now):
                 return None
-            lib.gl_oldest(engine, now, remote)
+            lib.gl_oldest(shard.engine.pointer, now, remote)
         processes = [k for k in range(self._job.processes) if oldest.missing >> k & 1]
         members = range(len(self._job.members))
         ranks = [] if processes else [rank for rank in members if remote.missing[rank // 64] >> (rank % 64) & 1]
@@ -304,24 +303,24 @@ class Exchange:
         return Waiting(oldest.age / 1e6, what, ranks, bool(remote.direct), processes, workers)
 
     def stop(self) -> None:
-        """Takes no commands any more, and no events of the engine."""
-        asyncio.get_running_loop().remove_reader(self._notify)
+        """Takes no commands any more, and no events of the engines."""
+        for shard in self._shards:
+            asyncio.get_running_loop().remove_reader(shard.notify)
         for task in self._site.tasks:
             task.cancel()
-        lib.gl_exchange_stop(self._pointer)
+        for shard in self._shards:
+            shard.stop()
 
     def close(self) -> None:
-        """Gives everything back; after `stop`, and when the engine, which works on this memory, is gone.
+        """Gives everything back; after `stop`, and when the engines, which work on this memory, are gone.
 
         What is called later raises TypeError."""
-        lib.gl_exchange_free(self._pointer)
-        self._pointer = self._site.exchange = None
+        for shard in self._shards:
+            shard.close()
         self._tensors.close()
         for process in self._processes.values():
-            for descriptor in (process.channel, *process.pipe):
-                os.close(descriptor)
+            process.close()
         self._processes.clear()  # unmaps their memory now, and not when this object is collected
-        os.close(self._notify)
 
     async def _answer(
         self,
@@ -340,10 +339,10 @@ class Exchange:
     def _reply(self, process: int, message: Message, content: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         self._processes[process].tell({"op": "answer", "request": message.get("request"), **content}, fds)
 
-    def _news(self) -> None:
-        os.eventfd_read(self._notify)
-        with self._engine.locked():
-            failure = lib.gl_exchange_failure(self._pointer)[0]
+    def _news(self, shard: Shard) -> None:
+        os.eventfd_read(shard.notify)
+        with shard.locked() as pointer:
+            failure = lib.gl_exchange_failure(pointer)[0]
         what = self._site.what(failure.tensor, failure.step)
         text = ffi.string(failure.text).decode(errors="replace")
         own = self._site.name(self._rank)
@@ -366,24 +365,16 @@ class Exchange:
         if not 0 < nbytes <= MAX_REGION:
             raise ValueError(f"a region of {nbytes} bytes: 1 to {MAX_REGION}")
         descriptor, region = await self._site.create("region", nbytes)
-        regions = self._processes[process].regions
-        number = next(k for k in range(len(regions) + 1) if k not in regions)
         try:
-            with self._engine.locked():
-                if lib.gl_exchange_region(self._pointer, process, number, region.pointer, nbytes):
-                    raise ValueError(f"a process has at most {lib.GL_MAX_REGIONS} regions, and memory may be out")
-            regions[number] = region
-            self._reply(process, message, {"region": number}, (descriptor,))
+            self._reply(process, message, {"region": self._processes[process].add(region)}, (descriptor,))
+        except ValueError:
+            self._site.give_back(nbytes)
+            raise
         finally:
             os.close(descriptor)
-            if number not in regions:
-                self._site.give_back(nbytes)
 
     def _release(self, process: int, number: int) -> None:
-        with self._engine.locked():
-            if lib.gl_exchange_release_region(self._pointer, process, number):
-                raise ValueError(f"it releases region {number}, which it has not or still uses")
-        self._site.give_back(self._processes[process].regions.pop(number).nbytes)
+        self._site.give_back(self._processes[process].release(number))
 
     async def _tensor(self, process: int, message: Message) -> None:
         content, descriptor = await self._tensors.register(process, message)

@@ -35,7 +35,7 @@ class Groups:
             raise ValueError(f"group {ranks[:8]}: ascending ranks, and the same number of processes on each host")
         name = f"{'pair' if pair else 'group'} {_named(ranks)} {label}".strip()
         number = await self._site.share(self._known, name, self._form(name, pair, ranks, hosts, members[host]))
-        return {"group": number}
+        return {"group": number, "shard": number % len(self._site.shards)}
 
     async def _form(self, name: str, pair: bool, ranks: list[int], hosts: list[int], members: list[int]) -> int:
         site = self._site
@@ -58,8 +58,8 @@ class Groups:
                 ],
             },
         )
-        with site.engine.locked():
-            if lib.gl_exchange_group(site.exchange, description):
+        with site.shards[number % len(site.shards)].locked() as exchange:
+            if lib.gl_exchange_group(exchange, description):
                 raise AgentError(f"{name}: out of memory")
         site.numbers[int(lib.GL_FIRST_GROUP) + number] = f"a collective of {name}"
         site.hosts[int(lib.GL_FIRST_GROUP) + number] = hosts

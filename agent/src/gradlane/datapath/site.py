@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gradlane._core import lib
-from gradlane.datapath.engine import Engine
+from gradlane.datapath.shard import Shard
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
 from gradlane.job import Job, costs
@@ -31,7 +31,7 @@ _makers = ThreadPoolExecutor(2, "gradlane-memory")
 
 @dataclass
 class Site:
-    """A job at one of its hosts. `exchange`: the gl_exchange, for calls while the engine is `locked`.
+    """A job at one of its hosts.
 
     `failed` ends the job; `ask` brings a question to the rank that leads. `shared`: bytes that `create` may make, of
     which `taken` are in use. `numbers`: what numbers on the wire stand for, in errors; `hosts`: who takes part in those
@@ -40,11 +40,10 @@ class Site:
 
     job: Job
     rank: int
-    engine: Engine
+    shards: list[Shard]
     agreement: Agreement
     failed: Callable[[str], None]
     ask: Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-    exchange: Any
     shared: int
     taken: int = 0
     numbers: dict[int, str] = field(default_factory=dict[int, str])
@@ -135,7 +134,7 @@ class Site:
             return costs.choose(
                 nbytes,
                 len(hosts),
-                self.agreement.conditions,
+                self.agreement.conditions.among(hosts),
                 processes=self.job.processes,
                 servers=len(self.job.servers),
                 tolerance=tolerance,

@@ -63,8 +63,14 @@ def _set_options(sock: socket.socket, version: int, fallbacks: list[str]) -> Non
         )
 
 
-def bind(address: Address, port: int, fallbacks: list[str]) -> socket.socket:
-    """A bound socket. What the kernel refuses, but the transport can do without, is added to `fallbacks`.
+def share_port(sock: socket.socket) -> None:
+    """Others may be bound to its port, with `shared`. Raises OSError."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+
+
+def bind(address: Address, port: int, fallbacks: list[str], shared: bool = False) -> socket.socket:
+    """A bound socket. What the kernel refuses, but the transport can do without, is added to `fallbacks`. `shared`: the
+    port is that of sockets that share it.
 
     Raises AgentError.
     """
@@ -73,6 +79,8 @@ def bind(address: Address, port: int, fallbacks: list[str]) -> socket.socket:
     )
     try:
         _set_options(sock, address.version, fallbacks)
+        if shared:
+            share_port(sock)
         sock.bind((str(address), port))
     except OSError as error:
         sock.close()

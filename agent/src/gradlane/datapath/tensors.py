@@ -2,12 +2,14 @@
 """The tensors that a host's processes have registered, at their agent."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 from dataclasses import dataclass
 from typing import Any
 
 from gradlane._core import ffi, lib
+from gradlane.datapath.shard import Shard, parts
 from gradlane.datapath.site import ALGORITHMS, Site
 from gradlane.errors import AgentError
 from gradlane.ipc import memory
@@ -21,7 +23,8 @@ REDUCTIONS = {"mean": "GL_MEAN_OF_ARRIVED", "sum": "GL_SUM", "min": "GL_MIN", "m
 
 @dataclass
 class _Tensor:
-    """`offsets`: of the processes' contributions in its memory, then of the result. `users`: processes that have it."""
+    """`offsets`: of the processes' contributions in its memory, then of the result. `users`: processes that have it.
+    `parts`: the shards that have it, and the first byte of what each has."""
 
     number: int
     name: str
@@ -31,6 +34,7 @@ class _Tensor:
     offsets: list[int]
     users: set[int]
     planned: bool
+    parts: list[tuple[Shard, int]]
 
     @property
     def nbytes(self) -> int:
@@ -66,7 +70,8 @@ class Tensors:
         if tensor.shape != shape:
             raise ValueError(f"tensor {name!r} is registered with {tensor.shape}, not with {shape}")
         tensor.users.add(process)
-        content = {"tensor": tensor.number, "bytes": tensor.shared.nbytes}
+        shards = [self._site.shards.index(shard) for shard, _ in tensor.parts]
+        content = {"tensor": tensor.number, "bytes": tensor.shared.nbytes, "shards": shards}
         return content | {"contribution": tensor.offsets[process], "result": tensor.offsets[-1]}, tensor.descriptor
 
     async def _register(self, name: str, shape: dict[str, Any], spans: partition.Spans) -> _Tensor:
@@ -85,46 +90,69 @@ class Tensors:
         code = ALGORITHMS[algorithm]
         partial = code != lib.GL_DIRECT
         exact = loss is None or partial  # a partial sum is worth many gradients: none is lost
-        owners = len(job.aggregators)
-        parts = partition.divide(spans, count, job.loss, exact, slice_bytes // item, slice_bytes, owners, partial)
+        owners, per_slice = len(job.aggregators), slice_bytes // item
+        divided = [
+            (site.shards[shard], first, size, partition.cut(spans, first, size))
+            for shard, first, size in parts(number, count, item, per_slice, len(site.shards))
+        ]
+        partitions = [
+            partition.divide(cut, size, job.loss, exact, per_slice, slice_bytes, owners, partial)
+            for _, _, size, cut in divided
+        ]
         summed = algorithm == "switch"
-        lossy = late or any(part.push or part.pull for part in parts)
+        lossy = late or any(part.push or part.pull for some in partitions for part in some)
         # In place where nothing is lost: a lost contribution must be known until it is added to the next one, and what
         # a switch has not summed until hosts have.
         copies = job.processes + (1 if lossy or summed or job.processes > 1 else 0)
         stride = memory.aligned(count * item, memory.PAGE)
         descriptor, shared = await site.create(f"tensor-{number}", copies * stride)
         offsets = [k * stride for k in range(job.processes)] + [(copies - 1) * stride]
-        tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set(), algorithm == "plan")
+        tensor = _Tensor(number, name, shape, descriptor, shared, offsets, set(), algorithm == "plan", [])
         op = str(shape["reduction"])
-        contributions = ffi.new("uint8_t *[]", [shared.pointer + offset for offset in offsets[: job.processes]])
-        rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), code, late) for p in parts]
-        partitions = ffi.new("gl_partition[]", rows)
-        layers = partition.layers(spans, parts, slice_bytes // item)
-        description = ffi.new(
-            "gl_tensor *",
-            {
-                "id": number,
-                "element_type": elements.CODES[dtype],
-                "reduction": getattr(lib, REDUCTIONS[op]),
-                "feedback": job.loss.error_feedback,
-                "summed": summed,
-                "elements": count,
-                "contributions": contributions,
-                "result": shared.pointer + offsets[-1],
-                "partition_count": len(rows),
-                "partitions": partitions,
-                "layers": ffi.from_buffer("uint16_t[]", layers),
-            },
-        )
-        with site.engine.locked():
-            refused = lib.gl_exchange_tensor(site.exchange, description)
-        if refused:
-            site.give_back(shared.nbytes)
-            os.close(descriptor)
-            raise AgentError(f"tensor {name!r}: out of memory")
+        for (shard, first, size, cut), some in zip(divided, partitions, strict=True):
+            starts = [shared.pointer + offset + first * item for offset in offsets]
+            contributions = ffi.new("uint8_t *[]", starts[: job.processes])
+            rows = [(p.first, p.elements, round(p.push * 1e6), round(p.pull * 1e6), code, late) for p in some]
+            described = ffi.new("gl_partition[]", rows)
+            layers = partition.layers(cut, some, per_slice)
+            description = ffi.new(
+                "gl_tensor *",
+                {
+                    "id": number,
+                    "element_type": elements.CODES[dtype],
+                    "reduction": getattr(lib, REDUCTIONS[op]),
+                    "feedback": job.loss.error_feedback,
+                    "summed": summed,
+                    "elements": size,
+                    "contributions": contributions,
+                    "result": starts[-1],
+                    "partition_count": len(rows),
+                    "partitions": described,
+                    "layers": ffi.from_buffer("uint16_t[]", layers),
+                },
+            )
+            with shard.locked() as exchange:
+                refused = lib.gl_exchange_tensor(exchange, description)
+            if refused:
+                self._release(tensor)
+                site.give_back(shared.nbytes)
+                os.close(descriptor)
+                raise AgentError(f"tensor {name!r}: out of memory")
+            tensor.parts.append((shard, first * item))
         site.numbers[number] = f"the all-reduce of tensor {name!r}"
         return tensor
+
+    @staticmethod
+    def _release(tensor: _Tensor) -> bool:
+        """Whether no part of it was in flight; else all stay."""
+        with contextlib.ExitStack() as all_locked:
+            exchanges = [all_locked.enter_context(shard.locked()) for shard, _ in tensor.parts]
+            if not all(lib.gl_exchange_idle(exchange, tensor.number) for exchange in exchanges):
+                return False
+            released = [lib.gl_exchange_release_tensor(exchange, tensor.number) for exchange in exchanges]
+        for part in released:
+            lib.gl_tensor_free(part)
+        return True
 
     @property
     def nbytes(self) -> tuple[int, int]:
@@ -137,11 +165,8 @@ class Tensors:
         """A process needs the tensor no longer. Raises ValueError if it has none, or uses it."""
         tensor = self._of(process, name)
         if len(tensor.users) == 1:
-            with self._site.engine.locked():
-                released = lib.gl_exchange_release_tensor(self._site.exchange, tensor.number)
-            if released == ffi.NULL:
+            if not self._release(tensor):
                 raise ValueError(f"tensor {name!r} is in flight, and can't be forgotten")
-            lib.gl_tensor_free(released)
             self._site.give_back(tensor.shared.nbytes)
             os.close(tensor.descriptor)
             del self._known[name]
@@ -172,12 +197,15 @@ class Tensors:
 
     def _residual(self, tensor: _Tensor, values: Any, load: bool) -> bool:
         """Copies what is owed, a partition at a time: other jobs wait for the lock. False if it is in flight."""
-        partition, left = 0, 1
-        while left > 0:
-            with self._site.engine.locked():
-                left = lib.gl_exchange_residual(self._site.exchange, tensor.number, partition, values, load)
-            partition += 1
-        return left == 0
+        for shard, start in tensor.parts:
+            partition, left = 0, 1
+            while left > 0:
+                with shard.locked() as exchange:
+                    left = lib.gl_exchange_residual(exchange, tensor.number, partition, values + start, load)
+                partition += 1
+            if left:
+                return False
+        return True
 
     def close(self) -> None:
         """Closes the descriptors, and unmaps the memory, each map of which has one of its own."""

@@ -11,7 +11,7 @@ from gradlane.doctor import probe
 from gradlane.doctor.findings import FAIL, OK, WARN, Finding, judge
 from gradlane.doctor.interface import Interface, ip
 from gradlane.errors import GradlaneError
-from gradlane.job import Job, Member, headers
+from gradlane.job import Job, Member, headers, largest_slice
 
 CONNECT_SECONDS = 5.0
 LONGEST_PACKET = 65535  # of IP; the loopback interface takes more
@@ -79,6 +79,12 @@ def _mtu(job: Job, mine: Member, name: str, mtu: int, found: probe.Answer, peer:
             'slice_bytes = "auto" in the job file, or a larger MTU on the whole path',
             FAIL,
         )
+        most = largest_slice(found.mtu, mine.address.version)
+        if wanted is not None and 2 * wanted <= most:
+            yield Finding(
+                WARN, name, f"slices have {wanted} bytes, and may have {most}, at less CPU time",
+                'slice_bytes = "auto" in the job file',
+            )  # fmt: skip
         if found.mtu < mtu:
             yield Finding(
                 WARN, name, f"a link of the path carries {found.mtu} bytes, this host's interface {mtu}",

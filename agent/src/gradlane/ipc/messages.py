@@ -19,9 +19,9 @@ Message = dict[str, Any]
 DEFAULT_SOCKET = Path("/run/gradlane/agent.sock")
 # Of these messages and of what lies in the shared memory. Agent and training process often have environments of their
 # own.
-VERSION = 1
+VERSION = 2
 MAX_MESSAGE = 200_000  # the default socket buffer of Linux, 212,992 bytes, takes it
-_MAX_DESCRIPTORS = 3
+_MAX_DESCRIPTORS = 17  # two for each shard of a job, and a long message's
 _LONG = b'{"op":"long"}'  # the message is in the first descriptor
 
 # What a process may send, by "op", and the fields. The first three are daemon/clients.py's, the others

@@ -143,7 +143,7 @@ class JobStatus(_Job, total=False):
 
     `late`: who holds it up, if anybody does. `waits`: for which ranks this one waits, from the first second on. `dead`:
     ranks without which the job goes on, and why. `conditions`: the paths' `rate` (bit/s) and `latency` (one-way delay,
-    s), measured when the job was joined.
+    s), measured when the job was joined. `shards`: engines that the job has at each host.
     """
 
     step: int
@@ -151,6 +151,7 @@ class JobStatus(_Job, total=False):
     late: str
     dead: dict[str, str]
     slice_bytes: int
+    shards: int
     conditions: dict[str, float]
     memory: MemoryStatus
     stragglers: list[StragglerStatus]

@@ -5,11 +5,12 @@ from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from gradlane.data_parallel import world
+from gradlane.data_parallel.bucket import Bucket
 from gradlane.data_parallel.model import Form
-from gradlane.jax.library import call, jax, shape_of
+from gradlane.jax.calls import call
+from gradlane.jax.handler import Raw
+from gradlane.jax.library import jax, shape_of
 
 
 class _Owner:
@@ -36,13 +37,29 @@ def means(gradients: Sequence[Any], owners: Sequence[Any]) -> list[Any]:
     """The same of a list in which some may be None, of a model that is known by its `owners` (see Models.of)."""
     forms = [None if gradient is None else Form(gradient.shape, gradient.dtype) for gradient in gradients]
     model = world.models().of(owners, forms)
-    shapes = [shape_of(gradients[place]) for place in model.places]
-    end = jax.ShapeDtypeStruct((), np.int32)
-    return model.means(
-        gradients,
-        lambda function, bucket: call(function, end, bucket),
-        lambda function, ends: call(function, shapes, ends),
-    )
+
+    def start(bucket: Bucket, own: list[Any]) -> None:
+        call(f"{bucket.name} starts", bucket, lambda it, arrays, _: it.start(arrays), [], own, _start)
+
+    def finish(_: list[Any]) -> list[Any]:
+        # One by one, what left first first: what the program does with a bucket's means need not wait for the others',
+        # and finds them in the cache.
+        found: dict[int, Any] = {}
+        for bucket in reversed(model.buckets):
+            shapes = [shape_of(gradients[place]) for place in bucket.places]
+            own = call(f"{bucket.name} ends", bucket, lambda it, _, filled: it.fill(filled), shapes, [], _fill)
+            found.update(zip(bucket.places, own, strict=True))
+        return [found[place] for place in model.places]
+
+    return model.means(gradients, start, finish)
+
+
+def _start(bucket: Bucket, operands: Raw, _: Raw) -> None:
+    bucket.start_by(lambda values: operands.gather(bucket.dtype, values, bucket.wire_code))
+
+
+def _fill(bucket: Bucket, _: Raw, results: Raw) -> None:
+    bucket.fill_by(lambda values: results.scatter(bucket.dtype, values, bucket.wire_code))
 
 
 def distributed(optimizer: Any, name: str = "model") -> Any:

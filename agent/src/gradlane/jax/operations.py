@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact operations on pytrees, at once and within `jit`."""
 
-from collections.abc import Callable
 from typing import Any
 
 from gradlane.data_parallel import world
-from gradlane.jax.library import call, jax, shape_of
+from gradlane.jax.calls import call
+from gradlane.jax.handler import Function
+from gradlane.jax.library import jax, shape_of
 
 
 def allreduce(tree: Any, op: str = world.Average) -> Any:
@@ -14,21 +15,16 @@ def allreduce(tree: Any, op: str = world.Average) -> Any:
     `op`: Average, Sum, Min, Max or Product. Raises ValueError, AgentError; within `jit` a JaxRuntimeError that quotes
     it.
     """
-
-    def function(*arrays: Any) -> list[Any]:
-        communicator = world.communicator_here()
-        pending = [communicator.all_reduce(array, op=op, asynchronous=True) for array in arrays]
-        return [reduction.wait() for reduction in pending]
-
-    return _call(function, tree)
+    return _call(f"all-reduce, {op}", lambda here, arrays, filled: here.all_reduce_into(arrays, filled, op), tree)
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
     """The tree of the process `root`, whose arrays have the shapes and types of this one's. Raises as `allreduce`."""
-    return _call(lambda *arrays: world.broadcast(arrays, root), tree)
+    return _call(f"broadcast, {root}", lambda _, arrays, filled: world.broadcast_into(arrays, filled, root), tree)
 
 
-def _call(function: Callable[..., list[Any]], tree: Any) -> Any:
+def _call(name: str, function: Function, tree: Any) -> Any:
     leaves, structure = jax.tree.flatten(tree)
     arrays = [jax.numpy.asarray(leaf) for leaf in leaves]
-    return jax.tree.unflatten(structure, call(function, [shape_of(array) for array in arrays], arrays))
+    shapes = [shape_of(array) for array in arrays]
+    return jax.tree.unflatten(structure, call(name, world.communicator_here(), function, shapes, arrays))

@@ -6,7 +6,7 @@ function of what all ranks know alike, so all of them choose alike.
 
 With n workers, s bytes, one-way latency alpha, a host's CPU time phi for an operation, gamma for what it sends and
 receives at a time, and beta for a byte, of the wire or of the host, whichever is more (below); with r rows of up to l
-members each in a grid:
+members each in a grid, which are racks or parts of racks (racks.py):
 
     direct   phi + 2 alpha + 2 (n - 1) gamma + 2 (n - 1) / n s beta
     ring     phi + 2 (n - 1) (alpha + gamma) + 2 (n - 1) / n s beta
@@ -19,9 +19,13 @@ more where they are not.
 
 In a ring a single stream comes in at each port; otherwise m senders meet there, n - 1 directly and r + l - 2 in a grid,
 whose rates never match quite: beta = max(1 / (rate eta), 1 / PROCESSED), eta = 1 - contention (1 - 1 / m). phi, gamma
-and PROCESSED are fitted to measurements (bench.agent.costs, docs/performance.md). A job with servers uses them, and one
-that tolerates loss uses what has a budget: then the model only says what to expect. With S servers, whose pushes and
-pulls cross the wire in opposite directions:
+and PROCESSED are fitted to measurements (bench.agent.costs, docs/performance.md).
+
+Where a rack's links to others carry 1 / x of what its hosts can send, and the part c of what each worker sends to all
+leaves its rack, bytes take 2 c x s / rate at least, directly. A row's contributions leave it as one sum, and results
+come to it once, so a grid divides that by a row's mean length, n / r; a ring goes from rack to rack, and divides it by
+the members of a mean rack. A job with servers uses them, and one that tolerates loss uses what has a budget: then the
+model only says what to expect. With S servers, whose pushes and pulls cross the wire in opposite directions:
 
     servers  phi + 2 alpha + 2 max(n, S) gamma + max(1, n / S) s beta
 
@@ -43,7 +47,11 @@ at least. It is chosen where it saves GAIN of the time: what it sums is rounded 
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from gradlane.job.racks import Racks
+from gradlane.job.racks import rows as rows_of
 
 # Of one core, for an operation, and for each time that a host sends and receives something: a system call each, a
 # wake-up or a part of one, answers.
@@ -62,12 +70,22 @@ GAIN = 0.05  # of the time, that another way of reducing is worth
 class Conditions:
     """What was measured between the hosts. `rate`: bit/s; `latency`: one-way delay in seconds.
 
-    `contention`: what the job file says is lost of a port where many senders meet, in [0, 1).
+    `contention`: what the job file says is lost of a port where many senders meet, in [0, 1). `racks`: of the workers,
+    None if nothing is known.
     """
 
     rate: float
     latency: float
     contention: float = CONTENTION
+    racks: Racks | None = None
+
+    def to_json(self) -> dict[str, float]:
+        """What the status says of them."""
+        return {"rate": self.rate, "latency": self.latency, "contention": self.contention}
+
+    def among(self, ranks: Sequence[int]) -> "Conditions":
+        """Between these workers."""
+        return self if self.racks is None else replace(self, racks=self.racks.among(ranks))
 
     def efficiency(self, senders: int) -> float:
         """Of a port where so many meet."""
@@ -96,35 +114,39 @@ class Choice:
     seconds: float
 
 
-def rows(workers: int) -> int:
-    """Of a grid: gl_grid_rows of core/plan/grid.h."""
-    root = math.isqrt(workers)
-    even = (count for count in range(root, 1, -1) if 2 * count >= root and workers % count == 0)
-    return next(even, root)
-
-
-def work(algorithm: str, workers: int) -> tuple[int, float]:
+def work(algorithm: str, workers: int, racks: Racks | None = None) -> tuple[int, float]:
     """How often a host sends and receives something, and how many times an array's bytes."""
     if algorithm != "grid":
         return 2 * (workers - 1), 2 * (workers - 1) / workers
-    count = rows(workers)
-    longest, shortest = -(-workers // count), workers // count
+    rows = rows_of(workers, racks)
+    count, longest = len(rows), max(rows)
     # A member reduces what its row contributes to these parts, and receives the other rows' sums of its own.
-    received = max(-(-workers // length) * (length - 1) + count - 1 for length in (shortest, longest))
+    received = max(-(-workers // length) * (length - 1) + count - 1 for length in set(rows))
     return 2 * (count - 1) + (longest - 1) * (count + 1), 2 * received / workers
+
+
+def between_racks(algorithm: str, workers: int, racks: Racks | None) -> float:
+    """How many times an array's bytes a host's link would carry in what links between racks take for them."""
+    if racks is None:
+        return 0.0
+    together = {"grid": len(rows_of(workers, racks)), "ring": len(set(racks.of))}.get(algorithm, workers)
+    return 2 * racks.across * racks.oversubscription * together / workers
 
 
 def seconds(algorithm: str, nbytes: int, workers: int, conditions: Conditions) -> float:
     """What an all-reduce among hosts takes; `algorithm`: "direct", "ring" or "grid"."""
-    messages, share = work(algorithm, workers)
+    racks = conditions.racks
+    messages, share = work(algorithm, workers, racks)
     if algorithm == "ring":
         hops, senders = 2 * (workers - 1), 1
     elif algorithm == "grid":
-        hops, senders = 4, -(-workers // rows(workers)) + rows(workers) - 2
+        rows = rows_of(workers, racks)
+        hops, senders = 4, max(rows) + len(rows) - 2
     else:
         hops, senders = 2, workers - 1
     overhead = START_SECONDS + hops * conditions.latency + messages * MESSAGE_SECONDS
-    return overhead + share * nbytes * 8 / conditions.carried(senders)
+    core = between_racks(algorithm, workers, racks) / conditions.rate
+    return overhead + nbytes * 8 * max(share / conditions.carried(senders), core)
 
 
 def overhead(messages: int, conditions: Conditions) -> float:
@@ -237,6 +259,8 @@ def _by_hosts(
         return Choice("direct", f"{inside}the job's {servers} servers: {direct * 1e3:.2f} ms expected", direct)
     expected = ", ".join(f"{name} {each * 1e3:.2f} ms" for name, each in times.items())
     compared = f"{expected} for {nbytes} bytes among {workers} hosts"
+    if conditions.racks is not None:
+        compared += f" in {len(set(conditions.racks.of))} racks, oversubscription {conditions.racks.oversubscription:g}"
     if workers == 2:
         return Choice("direct", f"{inside}direct: with two hosts a ring is the same ({compared})", direct)
     if tolerance > 0:

@@ -16,12 +16,14 @@ from gradlane import toml_file, toml_lines, wire
 from gradlane.job import loss, policy, sync, transport
 from gradlane.job.loss import Loss
 from gradlane.job.policy import Policy
+from gradlane.job.racks import Racks
 from gradlane.job.sync import Sync
 from gradlane.job.transport import LANES, Transport
 from gradlane.toml_file import Address, FileError, Table
 
 BUDGET_SLOTS = 65536  # BUDGET_SLOTS of p4src/shared/types.p4
 MAX_PROCESSES = 64  # GL_MAX_PROCESSES of core/exchange/exchange.h
+MAX_RACK = 65535
 DEATHS = ("end", "survive")
 DEFAULT_PATIENCE = 60  # s
 MIN_PATIENCE, MAX_PATIENCE = 10, 86_400
@@ -38,13 +40,15 @@ class JobError(FileError):
 class Member:
     """One rank of the job: a worker, or a server that aggregates for the workers.
 
-    `processes`: the training processes of the job on that host, 1 for a server.
+    `processes`: the training processes of the job on that host, 1 for a server. `rack`: of a worker's, hosts of one
+    number are near one another; None: that is not known.
     """
 
     rank: int
     host: str
     address: Address
     processes: int = 1
+    rack: int | None = None
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,12 @@ class Job:
         return self.workers[0].processes
 
     @property
+    def racks(self) -> Racks | None:
+        """Where the workers are, if the file says so."""
+        of = tuple(member.rack for member in self.workers if member.rack is not None)
+        return Racks(of, self.transport.oversubscription) if of else None
+
+    @property
     def members(self) -> tuple[Member, ...]:
         """Every rank, in rank order."""
         return self.workers + self.servers
@@ -111,6 +121,12 @@ class Job:
         transport = self.transport
         plans = transport.collective == "auto" and transport.ownership == "adaptive"
         return plans and not self.servers and transport.multicast is None
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether its tensors may be spread over several engines of a host: where each can go its own way."""
+        how, whole = self.transport, self.loss.late or self.loss.adaptive or self.servers or self.survives
+        return how.ownership == "even" and how.multicast is None and not whole
 
     @functools.cached_property
     def digest(self) -> str:
@@ -142,14 +158,23 @@ class Job:
         return f"rank {rank} ({member.host}, {member.address})"
 
     def multicast_address(self, aggregator: int) -> Address | None:
-        """Where the aggregator of that index (in `aggregators`) sends its results, if the job has multicast."""
+        """Where the aggregator of that index (in `aggregators`) sends its results; None: to each worker."""
         base = self.transport.multicast
-        return None if base is None else base + aggregator
+        return base + aggregator if base is not None and self.sums_name_workers else None
 
     @property
     def multicast_addresses(self) -> int:
         """How many the job has, one after the other: of each aggregator's results, and of a switch's."""
-        return 0 if self.transport.multicast is None else len(self.aggregators) + (self.sum_lanes is not None)
+        return 0 if self.transport.multicast is None else self._result_addresses + (self.sum_lanes is not None)
+
+    @property
+    def _result_addresses(self) -> int:
+        return len(self.aggregators) if self.sums_name_workers else 0
+
+    @property
+    def sums_name_workers(self) -> bool:
+        """Whether a switch's sums name the workers that are in them; of a larger job all are. True if none sums."""
+        return self.sum_lanes is None or len(self.workers) <= transport.SUM_MEMBERS
 
     @property
     def sum_lanes(self) -> wire.Lanes | None:
@@ -159,7 +184,8 @@ class Job:
     @property
     def sum_address(self) -> Address | None:
         """Where workers send what a switch shall sum, and it sends the sums: behind the aggregators' addresses."""
-        return None if self.sum_lanes is None else self.multicast_address(len(self.aggregators))
+        base = self.transport.multicast
+        return None if self.sum_lanes is None or base is None else base + self._result_addresses
 
 
 def load(path: str | Path) -> Job:
@@ -182,7 +208,8 @@ def parse(text: str, file_name: str) -> Job:
     root.done()
     _check_together(root, workers + servers, len(workers))
     family = workers[0].address.version
-    how = transport.parse(root.table("transport"), family, len(workers), len(servers))
+    has_racks = _check_racks(root, workers)
+    how = transport.parse(root.table("transport"), family, len(workers), len(servers), has_racks)
     job = Job(
         file=file_name,
         name=head.name("name"),
@@ -261,6 +288,7 @@ def _member(table: Table, kind: str, rank: int, first_rank: int) -> Member:
         host=table.name("host"),
         address=table.ip_address("address"),
         processes=table.integer("processes", 1, MAX_PROCESSES, 1) if kind == "worker" else 1,
+        rack=table.integer("rack", 0, MAX_RACK) if kind == "worker" and table.has("rack") else None,
     )
     if member.rank != rank:
         start = f"{kind}s' ranks count from {first_rank}" + (", after the workers'" if first_rank else "")
@@ -298,6 +326,17 @@ def _check_together(root: Table, members: Sequence[Member], workers: int) -> Non
             raise root.error("", f"ranks {other} and {member.rank} both have address {member.address}; one each")
 
 
+def _check_racks(root: Table, workers: Sequence[Member]) -> bool:
+    """Whether workers have racks: all or none."""
+    known = [member.rank for member in workers if member.rack is not None]
+    if known and len(known) < len(workers):
+        other = next(member.rank for member in workers if member.rack is None)
+        raise root.error(
+            f"worker[{other}].rack", f"is missing: rank {known[0]} has one, so each worker must say in which it is"
+        )
+    return bool(known)
+
+
 def _check_survival(head: Table, job: Job) -> None:
     """Only a scheme that forms its groups on the way can do without a rank."""
     needs = (
@@ -315,7 +354,7 @@ def _loss(root: Table, how: Transport, workers: Sequence[Member]) -> Loss:
     table = root.table("loss")
     parsed = loss.parse(table)
     if how.wire in LANES:
-        _check_sums(table, parsed, f"transport.wire is {how.wire!r}, for a switch that sums")
+        _check_sums(table, parsed, f"transport.wire is {how.wire!r}, for a switch that sums", len(workers))
     if parsed.late is None:
         return parsed
     if len(workers) == 1:
@@ -329,11 +368,16 @@ def _loss(root: Table, how: Transport, workers: Sequence[Member]) -> Loss:
     return parsed
 
 
-def _check_sums(table: Table, parsed: Loss, asked: str) -> None:
-    rows = [(f"classes[{n}].", row.pull) for n, row in enumerate(parsed.classes)]
-    for place, pull in (("", parsed.pull), *rows):
+def _check_sums(table: Table, parsed: Loss, asked: str, workers: int) -> None:
+    rows = [(f"classes[{n}].", row.push, row.pull) for n, row in enumerate(parsed.classes)]
+    for place, push, pull in (("", parsed.push, parsed.pull), *rows):
         if pull:
             raise table.error(f"{place}pull", f"is {pull}, but {asked}, and keeps a sum till all have it; it must be 0")
+        if push and workers > transport.SUM_MEMBERS:
+            most = transport.SUM_MEMBERS
+            raise table.error(
+                f"{place}push", f"is {push}, but {asked} of {workers} workers: of more than {most} it must be 0"
+            )
     if parsed.adaptive is not None:
         raise table.error("adaptive", f"can't be: {asked}, and a phase is each worker's own, but the budget is all's")
 

@@ -45,6 +45,13 @@ def check_spans(spans: Spans, elements: int) -> None:
         raise ValueError(f"layers are 0 to {MAX_LAYER}")
 
 
+def cut(spans: Spans, first: int, elements: int) -> Spans:
+    """Those of `elements` from `first` on, counted from there."""
+    inside = [(start - first, layer) for start, layer in spans if first < start < first + elements]
+    before = next(layer for start, layer in reversed(spans) if start <= first)
+    return [(0, before), *inside]
+
+
 def _class_of(loss: Loss, layer: int) -> int:
     """A layer's class, by its number in the file; one past the last: that of all other layers."""
     found = (number for number, row in enumerate(loss.classes) if row.layers[0] <= layer <= row.layers[1])

@@ -119,7 +119,11 @@ class Situation:
         """Seconds after the last worker has come."""
         messages = max(self.workers, self.servers) if self.servers else self.workers - 1
         overhead = costs.overhead(messages, self.conditions)
-        return ownership.seconds(self.case(nbytes), weights) - self.last + overhead if nbytes else 0.0
+        if not nbytes:
+            return 0.0
+        racks = None if self.servers else self.conditions.racks
+        core = nbytes * 8 * costs.between_racks("direct", self.workers, racks) / self.conditions.rate
+        return max(ownership.seconds(self.case(nbytes), weights) - self.last, core) + overhead
 
     def by(self, plan: Plan, nbytes: int) -> float:
         """The same of a plan's algorithm."""

@@ -7,6 +7,7 @@ from gradlane.job import file, policy, sync, transport
 from gradlane.job.costs import CONTENTION
 from gradlane.job.elements import FLOATS
 from gradlane.job.loss import MAX_LATE_SECONDS, MAX_LATE_STEPS, MAX_WINDOW
+from gradlane.job.racks import MOST_OVERSUBSCRIPTION
 from gradlane.toml_schema import Schema
 
 
@@ -48,6 +49,7 @@ def _member(text: str, *, processes: bool) -> Schema:
         "address": it.any_address("Of the host; all of one family"),
     }
     if processes:
+        keys["rack"] = it.integer("Workers of one number are near one another", 0, file.MAX_RACK)
         keys["processes"] = it.integer("Training processes of the job on this host", 1, file.MAX_PROCESSES, 1)
     return it.table(text, keys, ("rank", "host", "address"))
 
@@ -73,6 +75,9 @@ def _transport() -> Schema:
             "anyOf": [it.choice("", ("even", "adaptive"), "even"), weights],
         },
         "contention": it.fraction("Part of a port that is lost where many senders meet", CONTENTION),
+        "oversubscription": it.number(
+            "How many times what a rack's links to others carry its hosts can send", 0.0, MOST_OVERSUBSCRIPTION, 1.0
+        ),
         "sum_window": it.integer(
             "Slices of a tensor on their way to a switch that sums", 4, slots // 2, transport.DEFAULT_SUM_WINDOW
         ),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from gradlane import wire
 from gradlane.job.costs import CONTENTION, Sums
 from gradlane.job.elements import FLOATS
+from gradlane.job.racks import MOST_OVERSUBSCRIPTION
 from gradlane.toml_file import Address, Table
 from gradlane.units import parse_rate, parse_size
 
@@ -16,7 +17,7 @@ DEFAULT_BUFFER = "64kB"
 DEFAULT_TRACE_EVERY, MAX_TRACE_EVERY = 64, 1_000_000
 MAX_STRAGGLAR = 64  # GL_STRAGGLAR_MOST of core/plan/schedule.h
 MAX_SHARE = 10_000
-SUM_MEMBERS = 32  # bits of `members` of wire.SUM_FIELDS
+SUM_MEMBERS = 32  # bits of `members` of wire.SUM_FIELDS: of more workers it says nothing but that all are in a sum
 COLLECTIVES = ("auto", "direct", "ring", "grid", "stragglar", "switch")
 SUM_SLOTS = 4096  # of a switch: SUM_SLOTS of p4src/shared/sums.p4
 DEFAULT_SUM_WINDOW, DEFAULT_SUM_SLOTS = 64, 1024
@@ -36,14 +37,17 @@ class Transport:
     algorithm of all-reduces: "direct", "ring", "stragglar", "switch", or "auto", by the cost model: of the first two,
     and of a switch with LANES. `straggler`: the worker's rank that StragglAR does not wait for; None with any other.
 
-    `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k.
-    None: aggregators send to each worker.
+    `multicast` is the address to which aggregator 0 sends its results; aggregator k sends to `multicast` + k. Of more
+    than SUM_MEMBERS workers that a switch sums it is that of the sums alone. None: aggregators send to each worker.
 
     `tagging` says who writes DSCP and ECN: "switch", the first one by its tables, or "host", the agent, by `[policy]`,
     for a fabric of switches without P4. `trace_every`: messages of a path from one trace to the next, 0 for none.
 
     `ownership` says which shares of a tensor the aggregators reduce: "even", or their weights; "adaptive": what suits
     late workers and slow links best. `contention`: the part of a port that is lost where many senders meet.
+
+    `oversubscription`: how many times what a rack's links to other racks carry its hosts can send; up to 1
+    the core is no limit.
 
     `sum_window`: slices of a tensor that may be on their way to the switch that sums them; `sum_slots`: sums that it
     keeps for the job at a time, two windows for each tensor. Both are powers of two.
@@ -60,6 +64,7 @@ class Transport:
     trace_every: int
     ownership: str | tuple[int, ...] = "even"
     contention: float = CONTENTION
+    oversubscription: float = 1.0
     sum_window: int = DEFAULT_SUM_WINDOW
     sum_slots: int = DEFAULT_SUM_SLOTS
 
@@ -91,8 +96,10 @@ def largest_slice(packet: int, family: int) -> int:
     return (min(packet, MAX_PACKET) - headers(family)) // SLICE_UNIT * SLICE_UNIT
 
 
-def parse(table: Table, family: int, workers: int, servers: int) -> Transport:
+def parse(table: Table, family: int, workers: int, servers: int, has_racks: bool) -> Transport:
     """Takes the table apart, of a job of so many workers and servers, whose addresses are IPv4 or 6 (`family`).
+
+    `has_racks`: whether it says in which racks workers are.
 
     Raises the table's error.
     """
@@ -101,7 +108,8 @@ def parse(table: Table, family: int, workers: int, servers: int) -> Transport:
         raise table.error("collective", f"is {collective!r}, but the job has servers; it must be 'direct' or 'auto'")
     wire_type = _wire(table, collective)
     asked = _check_sums(table, collective, wire_type, family, workers, servers) if wire_type in LANES else None
-    groups = (servers or workers) + bool(asked)  # one for the results of each aggregator, and of the switch
+    # One for the results of each aggregator, and of the switch; of many workers that is too many.
+    groups = 1 if asked and workers > SUM_MEMBERS else (servers or workers) + bool(asked)
     multicast = table.multicast_address("multicast", groups, family) if table.has("multicast") else None
     straggler = _straggler(table, collective, workers)
     ownership = table.choice_or_integers("ownership", ("even", "adaptive"), "even", servers or workers, MAX_SHARE)
@@ -110,6 +118,8 @@ def parse(table: Table, family: int, workers: int, servers: int) -> Transport:
     if asked and ownership != "even":
         raise table.error("ownership", f"is not 'even', but {asked}; it must be 'even'")
     sum_window, sum_slots = _sums(table, bool(asked))
+    if table.has("oversubscription") and not has_racks:
+        raise table.error("oversubscription", "is that of racks, but the workers have none: give each a `rack`")
     transport = Transport(
         rate=table.quantity("rate", parse_rate),
         buffer=table.quantity("buffer", parse_size, DEFAULT_BUFFER),
@@ -122,6 +132,7 @@ def parse(table: Table, family: int, workers: int, servers: int) -> Transport:
         trace_every=table.integer("trace_every", 0, MAX_TRACE_EVERY, DEFAULT_TRACE_EVERY),
         ownership=ownership,
         contention=table.fraction("contention", CONTENTION),
+        oversubscription=table.number("oversubscription", 0.0, MOST_OVERSUBSCRIPTION, 1.0),
         sum_window=sum_window,
         sum_slots=sum_slots,
     )
@@ -136,8 +147,12 @@ def _check_sums(table: Table, collective: str, wire_type: str, family: int, work
     key, value = ("collective", collective) if collective == "switch" else ("wire", wire_type)
     if servers:
         raise table.error(key, f"is {value!r}, for a switch that sums, but the job has servers")
-    if not 2 <= workers <= SUM_MEMBERS:
-        raise table.error(key, f"is {value!r} with {workers} worker(s); it takes 2 to {SUM_MEMBERS}")
+    if workers < 2:
+        raise table.error(key, f"is {value!r} with {workers} worker(s); it takes 2 to {wire.MAX_RANKS}")
+    if workers > SUM_MEMBERS and wire_type != "int32":
+        raise table.error(
+            "wire", f"is {wire_type!r} with {workers} workers; with more than {SUM_MEMBERS} it must be 'int32'"
+        )
     if not table.has("multicast"):
         example = "239.1.0.1" if family == 4 else "ff18::1"
         raise table.error(

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlane.client.connection import Connection, Group
 from gradlane.client.gradient import Gradient, Layers, convert
-from gradlane.client.handle import Handle
+from gradlane.client.handle import Operation
 from gradlane.job import elements
 from gradlane.sync.block import OWED, Array, Block, State
 from gradlane.sync.scheme import Exchange, Plan, Scheme
@@ -67,7 +67,7 @@ class Rounds(Plan):
         return [(block, partial(_start, block, step, everyone)) for block in chosen]
 
 
-def _start(block: Block, step: int, everyone: Group) -> Handle:
+def _start(block: Block, step: int, everyone: Group) -> Operation:
     return block.start(step) if isinstance(block, Changes) else block.average(everyone)
 
 
@@ -86,7 +86,7 @@ class Changes(Block):
         """See Block."""
         self.state = self._scheme.state(self.values)
 
-    def start(self, step: int) -> Handle:
+    def start(self, step: int) -> Operation:
         """Starts the average of all workers' changes after that step. Raises AgentError."""
         self._step = step
         self._gradient.take_in(self._scheme.change(self.values, self.state))

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Means of gradients, of eager tensors and within a tf.function."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradlane.data_parallel import world
-from gradlane.data_parallel.model import Form
+from gradlane.data_parallel.bucket import Bucket
+from gradlane.data_parallel.model import Form, Model
 from gradlane.data_parallel.optimizer import wrap
 from gradlane.tensorflow.library import tf, unconverted
 
@@ -25,12 +28,27 @@ def means(gradients: Sequence[Any], owners: Sequence[Any]) -> list[Any]:
     # TensorFlow runs operations with effects in the order in which they are made, each once what it needs is there.
     averaged = model.means(
         tensors,
-        lambda function, bucket: tf.numpy_function(function, bucket, tf.int32),
-        lambda function, ends: tf.numpy_function(function, ends, [tensors[place].dtype for place in model.places]),
+        lambda bucket, own: tf.numpy_function(_starting(bucket), own, tf.int32),
+        lambda ends: tf.numpy_function(_ending(model), ends, [tensors[place].dtype for place in model.places]),
     )
     for place in model.places:
         averaged[place].set_shape(tensors[place].shape)
     return averaged
+
+
+def _starting(bucket: Bucket) -> Callable[..., Any]:
+    def start(*gradients: Any) -> Any:
+        bucket.start([np.asarray(gradient) for gradient in gradients])
+        return np.int32(0)  # stands for its end
+
+    return start
+
+
+def _ending(model: Model) -> Callable[..., Any]:
+    def end(*_: Any) -> Any:
+        return model.finish()
+
+    return end
 
 
 def _form(tensor: Any) -> Form:

@@ -66,6 +66,7 @@ class Work(c10d.Work):
         for operation in self._operations:
             operation.wait(limit.total_seconds())
         self._settle()
+        self._future.wait()  # the client's thread may be about to complete it: what is chained to it now runs at once
         return True
 
     def is_completed(self) -> bool:

@@ -82,6 +82,12 @@ class Event:
     lost: list[int] = field(default_factory=list)
 
 
+@functools.lru_cache(1 << 12)
+def header_of(begin: bytes) -> Header:
+    """That of a datagram, by its first HEADER_BYTES bytes: on its way each is looked at several times."""
+    return Header.unpack(begin)
+
+
 class Ledger:
     """The guarantee of budgets, counted from the datagrams alone: at every STOP, what its message lacks."""
 
@@ -95,12 +101,12 @@ class Ledger:
     def delivered(self, to: int, datagram: bytes) -> None:
         if len(datagram) < HEADER_BYTES:
             return
-        header = Header.unpack(datagram)
+        header = header_of(datagram[:HEADER_BYTES])
         if header.kind in (Kind.DATA, Kind.REPAIR) and len(datagram) == HEADER_BYTES + header.length:
             self._came[to, header.message].add(header.slice)
 
     def sent(self, source: int, datagram: bytes) -> None:
-        header = Header.unpack(datagram)
+        header = header_of(datagram[:HEADER_BYTES])
         if header.kind in (Kind.DATA, Kind.REPAIR) and header.flags & Flag.PULL:
             self.results[header.step, source, header.slice] = datagram[HEADER_BYTES:]
         if header.kind != Kind.STOP:
@@ -141,9 +147,10 @@ class Cluster:
         weights: Sequence[int] | None = None,
         late: tuple[int, int, int] | None = None,
         sums: Sequence[int] = (0, 0, 0, 0),
+        racks: Sequence[int] | None = None,
     ) -> None:
         """`weights`: of the owners' shares in what `submit` submits. `late`: after how many us, and of how many steps
-        of any so many, a worker may be left out. `sums`: of gl_config."""
+        of any so many, a worker may be left out. `sums`, `racks`: of gl_config."""
         self.workers, self.servers, self.ranks = workers, servers, workers + servers
         self.slice_bytes, self.impairment, self.weights = slice_bytes, impairment, weights
         self.weights_of: Callable[[int], Sequence[int] | None] = lambda step: weights
@@ -156,6 +163,8 @@ class Cluster:
         self.kept: list[object] = []
         self.events: list[list[Event]] = [[] for _ in range(self.ranks)]
         self.filter: Callable[[int, int, Header], bool] = lambda source, to, header: True
+        # Of each batch, with its bytes.
+        self.watch: Callable[[int, int, Sequence[Header], int], None] = lambda source, to, headers, length: None
         self.way: Callable[[int, int], list[dict[str, int]]] = lambda source, to: []  # records of the switches passed
         self.tags: list[tuple[Header, int]] = []  # of every datagram, by the host that sent it
         self.cut: Counter[int] = Counter()  # slices trimmed within the budget, by message
@@ -170,6 +179,7 @@ class Cluster:
         )
         after, steps, self.window = late or (0, 0, 0)
         self.element_type, self.reduction = element_type, 1 if mean_of_arrived else 2
+        of_racks = ffi.NULL if racks is None else ffi.new("uint16_t[]", list(racks))
         class_ranges, precedence_ranges = (ffi.new("gl_range[]", list(rows or ())) for rows in (classes, precedences))
         for rank in range(self.ranks):
             config = ffi.new(
@@ -179,7 +189,7 @@ class Cluster:
                     "token": TOKEN, "message_base": base, "window": window, "rate": rate,
                     "loss_count": len(rows), "losses": loss_rows, "memory": memory, "critical": CRITICAL,
                     "multicast": multicast and rank in self.aggregators,
-                    "sums": tuple(sums),
+                    "sums": tuple(sums), "racks": of_racks,
                     "late_after": after, "late_steps": steps, "late_window": self.window,
                     "buffer": buffer, "trace_every": trace_every, "tag": classes is not None,
                     "class_count": len(classes or ()), "precedence_count": len(precedences),
@@ -281,7 +291,7 @@ class Cluster:
 
     def _deliver(self, source: int, to: int, datagram: bytes) -> None:
         receivers = [r for r in range(self.workers) if r != source] if to == self.ranks else [to]
-        header = Header.unpack(datagram)
+        header = header_of(datagram[:HEADER_BYTES])
         trimmed = self._trimmed(header)
         if trimmed:
             header = replace(header, kind=Kind.TRIMMED)
@@ -311,9 +321,11 @@ class Cluster:
         while lib.gl_transmit(engine, self.batch, self.now):
             b = self.batch
             data = b"".join(bytes(ffi.buffer(b.iov[i].iov_base, b.iov[i].iov_len)) for i in range(b.iov_count))
-            for k in range(b.datagrams):
-                datagram = data[k * b.segment : (k + 1) * b.segment]
-                self.tags.append((Header.unpack(datagram), b.tos[k]))
+            datagrams = [data[k * b.segment : (k + 1) * b.segment] for k in range(b.datagrams)]
+            headers = [header_of(datagram[:HEADER_BYTES]) for datagram in datagrams]
+            self.watch(rank, b.to, headers, len(data))
+            for k, datagram in enumerate(datagrams):
+                self.tags.append((headers[k], b.tos[k]))
                 self.ledger.sent(rank, datagram)
                 self._deliver(rank, b.to, datagram)
         while (event := lib.gl_next_event(engine)) != ffi.NULL:

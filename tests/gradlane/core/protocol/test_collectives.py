@@ -165,7 +165,7 @@ LOST_AT_A_PAUSE = (
 
 
 @example(case=LOST_AT_A_PAUSE[0], impairment=LOST_AT_A_PAUSE[1], multicast=False, late=0, memory=0, seed=0)
-@settings(max_examples=tries(150, 2000), deadline=None)
+@settings(max_examples=tries(75, 2000), deadline=None)
 @given(
     case=cases(),
     impairment=impairments,

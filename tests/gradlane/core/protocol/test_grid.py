@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """All-reduces in two levels: exact sums for any number of ranks, in one order at all of them, and few messages."""
 
-import itertools
 import math
 from collections import defaultdict
 
@@ -16,14 +15,9 @@ from gradlane.wire import ElementType, Flag, Header, Kind
 from tests.gradlane.core.protocol.fabric_model import Model
 from tests.gradlane.core.protocol.network import Cluster, Impairment, mean_in_rank_order, values_of
 from tests.support.effort import tries
+from tests.support.grids import rows_of
 
 SIZES = [*range(1, 41), 64, 100, 256, 1024]
-
-
-def rows_of(n: int) -> list[range]:
-    """The places of each row."""
-    starts = [lib.gl_grid_start(n, row) for row in range(lib.gl_grid_rows(n) + 1)]
-    return [range(begin, end) for begin, end in itertools.pairwise(starts)]
 
 
 def submit(cluster: Cluster, rank: int, values: np.ndarray, result: np.ndarray, group: list[int] | None = None) -> None:
@@ -66,7 +60,7 @@ def exact(ranks: int, group: list[int], elements: int, impairment: Impairment, s
     assert all(cluster.statistics(rank).slices_lost == 0 for rank in range(ranks))
 
 
-@settings(max_examples=tries(40), deadline=None)
+@settings(max_examples=tries(20, 200), deadline=None)
 @given(
     data=st.data(),
     ranks=st.integers(4, 40),

@@ -8,6 +8,7 @@ import pytest
 from gradlane._core import ffi, lib
 
 from tests.gradlane.core.protocol.network import Cluster, Impairment, values_of
+from tests.support.grids import rows_of
 
 STEPS = int(lib.GL_LATE_STEPS)
 MS = 1000
@@ -170,7 +171,7 @@ def test_in_a_grid_each_knows_its_row(ranks: int, slow: int, loss: float) -> Non
         step(cluster, number, delays if number == 1 else [0] * ranks, algorithm=lib.GL_GRID)
     step(cluster, 3, [0] * ranks)
     cluster.run()
-    rows = [range(lib.gl_grid_start(ranks, k), lib.gl_grid_start(ranks, k + 1)) for k in range(lib.gl_grid_rows(ranks))]
+    rows = rows_of(ranks)
     for row in rows:
         for rank in row:
             assert later(cluster, rank) == (0, {}), "there is no ring"

@@ -45,7 +45,7 @@ def test_a_submission_is_of_one_class_and_states_no_more_than_its_ceiling() -> N
     assert start(cluster, 0, 0, [5, 9], (100_000, 50_000)) == 0
 
 
-@settings(max_examples=tries(100), deadline=None)
+@settings(max_examples=tries(50, 500), deadline=None)
 @given(
     layer=st.sampled_from([3, 15, 40]),
     part=st.floats(0, 1),

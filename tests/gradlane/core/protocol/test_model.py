@@ -4,6 +4,7 @@
 import functools
 import math
 import random
+import re
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from gradlane.wire import Header, Kind
 from tests.gradlane.core.protocol.network import JOB, TOKEN, Cluster, Impairment
 from tests.gradlane.core.protocol.test_collectives import shares
 from tests.support.effort import tries
+from tests.support.paths import DOCS
 
 RUNS = tries(150, 1500)
 LIMIT = 600_000_000  # us of simulated time within which every run ends
-LONGEST_WAIT = 150_000  # us between two PROBEs of a message: 3/2 of PROBE_WAIT_MAX
+LONGEST_WAIT = 125_000  # us between two PROBEs of a message: 5/4 of PROBE_WAIT_MAX
 
 
 class Bursts:
@@ -186,8 +188,10 @@ def test_datagrams_that_do_not_belong_change_nothing(topology, loss, push_loss, 
 
 
 def rounds(loss: float, slices: int) -> float:
-    """Of PROBEs that a message may take on average, as docs/protocol.md has it."""
-    return (2 + math.log(slices) / math.log(1 / loss)) / (1 - loss)
+    """Of PROBEs that a message may take on average, by the formula of docs/protocol.md."""
+    [formula] = re.findall(r"^    (.*ln N.*)$", (DOCS / "protocol.md").read_text(), re.MULTILINE)
+    found = eval(re.sub(r"\bln (\w|\([^)]*\))", r"log(\1)", formula), {"log": math.log, "N": slices, "q": loss})
+    return float(found)
 
 
 @pytest.mark.parametrize("loss", [0.3, 0.6, 0.8, 0.9])

@@ -106,8 +106,10 @@ class SummedHost:
         assert code == 0
         config = ffi.new("gl_exchange_config *", self._settings)
         self.exchange = lib.gl_exchange_new(self.runner, self.engine, config, self.notify)
-        self.pipes, self.clients = [os.pipe2(os.O_NONBLOCK) for _ in range(self.processes)], []
-        for k, (kicks, kick) in enumerate(self.pipes):
+        self.kicks, self.clients = list[int](), []
+        for k in range(self.processes):
+            kicks, kick = os.pipe2(os.O_NONBLOCK)
+            self.kicks.append(kicks)
             channel = mmap.mmap(-1, lib.gl_channel_bytes())
             pointer = ffi.from_buffer("uint8_t[]", channel, require_writable=True)
             self.kept.append(channel)
@@ -124,7 +126,7 @@ class SummedHost:
         lib.gl_engine_free(self.engine)
         lib.gl_exchange_free(self.exchange)
         lib.gl_runner_free(self.runner)
-        for fd in (self.notify, *(fd for pipe in self.pipes for fd in pipe)):
+        for fd in (self.notify, *self.kicks):  # the other end of each pipe is the client's
             os.close(fd)
         self.socket.close()
 

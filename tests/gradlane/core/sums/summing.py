@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from gradlane._core import ffi, lib
 
+from gradlane.job.transport import SUM_MEMBERS
 from gradlane.wire import HEADER_BYTES, SUM_BYTES, ElementType, Flag, Header, Kind, Lanes
 from tests.gradlane.core.protocol.network import Cluster, Impairment
 from tests.support.fixed_point import FixedPoint
-from tests.support.sum_switch import Contributor, Event, SumHeader, SumSwitch, serial_difference
+from tests.support.sum_switch import EVERYBODY, Contributor, Event, SumHeader, SumSwitch, serial_difference
 
 GENERATION = 0xFFFFFFF0  # it wraps soon
 TYPES = {ElementType.FLOAT32: np.dtype(np.float32), ElementType.FLOAT16: np.dtype(np.float16)}
@@ -59,6 +60,7 @@ class Summed(Cluster):
             sums=(lanes, slots, window, generation),
         )  # fmt: skip
         self.switch, self.epoch = SumSwitch(), 1
+        self.by_children = workers > SUM_MEMBERS
         self.sum_window, self.slots, self.generation = window, slots, generation
         self.numbers = FixedPoint(lanes, workers)
         self.per_slice = min(11, (slice_bytes - 12) // 128) * self.numbers.lanes_of_word
@@ -151,6 +153,15 @@ class Summed(Cluster):
             for at in self.copies():
                 self.push(at, to, outcome.datagram)
 
+    @property
+    def everyone(self) -> int:
+        """`members` of a sum of all."""
+        return EVERYBODY if self.by_children else (1 << self.workers) - 1
+
+    def bit(self, rank: int) -> int:
+        """Of a worker in `members`; of more than there are bits, all."""
+        return EVERYBODY if self.by_children else 1 << rank
+
     def restart(self) -> None:
         """The switch forgets everything, and the controller notices."""
         self.switch.restart()
@@ -165,10 +176,10 @@ class Summed(Cluster):
         before = (number - self.sum_window) & 0xFFFFFFFF
         if serial_difference(before, first) >= 0 and serial_difference(number, self.latest[key]) > 0:
             assert before in self.came[key], f"{rank} sent {number} too early"
-            seen = 1 << rank
+            seen = self.bit(rank)
             for k in range(self.sum_window):
                 seen |= self.came[key].get((before + k) & 0xFFFFFFFF, 0)
-            assert seen == (1 << self.workers) - 1, f"{rank} sent {number} though somebody may be far behind"
+            assert seen == self.everyone, f"{rank} sent {number} though somebody may be far behind"
         self.latest[key] = max(self.latest.get(key, number), number, key=lambda n: serial_difference(n, first))
         self.numbers_of[header.step, header.tensor][number] = summed.generation, tensor, number
         self.slices_of[header.step, header.tensor] = header.slices
@@ -184,7 +195,7 @@ class Summed(Cluster):
             return
         number = header.message
         assert header.kind == Kind.REPAIR
-        if summed.members == 1 << rank:  # it has the sum, and reminds the switch
+        if summed.members == self.bit(rank):  # it has the sum, and reminds the switch
             assert number in self.came[rank, summed.generation, header.tensor // 16]
             return
         assert rank == (header.tensor // 16 + header.step) % self.workers
@@ -220,7 +231,7 @@ class Summed(Cluster):
         for message, numbers in self.numbers_of.items():
             sums = [self.sums[key][0] for key in numbers.values() if key in self.sums]
             for worker in range(self.workers):
-                assert sum(not its >> worker & 1 for its in sums) <= self.budget(self.slices_of[message])
+                assert sum(not its & self.bit(worker) for its in sums) <= self.budget(self.slices_of[message])
 
     # ---- Workers ----
 

@@ -88,7 +88,8 @@ class Training:
                     total += gradients(c.workers, step, tensor)[rank]
                 total -= result.astype(np.float64) * c.workers
             owed = sum(self.owed(rank, tensor).astype(np.float64) for rank in range(c.workers))
-            np.testing.assert_allclose(total, owed, atol=2e-6 * self.steps)
+            added = max(1, c.workers / 4)  # each addition rounds
+            np.testing.assert_allclose(total, owed, atol=2e-6 * self.steps * added)
 
 
 def slices_of(cluster: Summed, tensor: Tensor) -> int:
@@ -150,14 +151,18 @@ def test_halted_streams_send_nothing_take_nothing_and_go_on_where_they_were() ->
     for rank in range(2):
         cluster.halt(rank)
     sent, received = len(cluster.sent), cluster.statistics(0).sums_received
+    assert cluster.statistics(0).sums_refused == 0
     assert not cluster.run_for(300_000, training.go_on)
     assert len(cluster.sent) == sent
     assert cluster.statistics(0).sums_received == received
+    refused = cluster.statistics(0).sums_refused
+    assert refused > 0, "they were on their way"
     for rank in range(2):
         assert cluster.resume(rank, GENERATION, True) == 0
         assert cluster.resume(rank, GENERATION, True) == 0
     cluster.run(training.go_on)
     training.check([2, 3])
+    assert cluster.statistics(0).sums_refused == refused
 
 
 def test_a_step_that_makes_no_sense_is_refused_and_changes_nothing() -> None:

@@ -24,7 +24,7 @@ class Treed(Summed):
 
     def __init__(self, shape: str, workers: int, **settings: Any) -> None:
         super().__init__(workers, **settings)
-        self.fabric = Fabric(shapes(workers)[shape], workers, 0, self.slots)
+        self.fabric = Fabric(shapes(workers)[shape], workers, 0, self.slots, by_children=self.by_children)
         self.between: dict[int, Packet] = {}  # on its way to a switch, by its place in the network's queue
         self.lost_at: set[tuple[int, int]] = set()  # switch, number: this result never comes there
 
@@ -118,7 +118,7 @@ def test_what_is_not_applied_is_owed(shape: str) -> None:
     cluster.copies = rougher
     tensor = Tensor(0, [20 * cluster.per_slice, 7])
     cluster.open(tensor)
-    follow(cluster, tensor, 3)
+    follow(cluster, tensor, 8)
     counts = [cluster.statistics(rank) for rank in range(5)]
     assert sum(count.sums_left_out for count in counts) > 0
     assert sum(count.sums_over_budget for count in counts) == 0

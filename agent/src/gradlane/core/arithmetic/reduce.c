@@ -9,7 +9,12 @@
 #include "arithmetic/instructions.h"
 #include "arithmetic/types.h"
 
-enum { BLOCK = 512, FOLDED = 4 }; /* elements; sources that one pass takes */
+enum {
+    BLOCK = 512, /* elements */
+    FOLDED = 4,  /* sources that one pass takes */
+    NEAR = 32,   /* sources that may all be in a near cache */
+    LINE = 64,   /* bytes of a cache line */
+};
 
 /* Every element is computed from those at its own place, so what is written may be one of the sources. */
 #define EACH(expression) \
@@ -45,7 +50,12 @@ COMBINE(int8, int8_t, uint32_t)
 COMBINE(int32, int32_t, uint32_t)
 COMBINE(int64, int64_t, uint64_t)
 
-/* Contributions to a block, combined in their order where they lie. */
+static inline void fetch(const uint8_t *source, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += LINE) __builtin_prefetch(source + at);
+}
+
+/* Contributions to a block, combined in their order where they lie. Of many, which are in no near cache, the next ones are
+ * fetched meanwhile: each is too short for the processor to do it by itself. */
 #define COMBINE_ALL(NAME, TYPE) \
     static void combine_all_##NAME(TYPE *a, const uint8_t *const *sources, unsigned count, size_t at, size_t n, \
                                    unsigned reduction) { \
@@ -54,6 +64,8 @@ COMBINE(int64, int64_t, uint64_t)
         unsigned taken = 0; \
         for (unsigned s = 0; s < count;) { \
             for (; taken < FOLDED && s < count; s++) some[taken++] = sources[s] + offset; \
+            for (unsigned k = s; count > NEAR && k < s + FOLDED - 1 && k < count; k++) \
+                fetch(sources[k] + offset, n * sizeof *a); \
             if (taken == 1) \
                 memcpy(a, some[0], n * sizeof *a); \
             else \

@@ -136,6 +136,13 @@ int gl_client_submit(gl_client *c, const gl_command *command) {
     return slot;
 }
 
+unsigned gl_client_room(gl_client *c) {
+    pthread_mutex_lock(&c->lock);
+    const unsigned room = c->free_count;
+    pthread_mutex_unlock(&c->lock);
+    return room;
+}
+
 int gl_client_wait(gl_client *c, unsigned slot, uint64_t us) {
     word *at = &c->memory->words[slot];
     uint32_t state = GL_PENDING;

@@ -56,6 +56,8 @@ void gl_client_free(gl_client *client);
 /* Puts a command (its `slot` is chosen here) into the ring. Returns the slot, -1 if GL_SLOTS are in flight, -2 if the
  * channel has failed. */
 int gl_client_submit(gl_client *client, const gl_command *command);
+/* How many commands it takes before one is over. */
+unsigned gl_client_room(gl_client *client);
 /* The completion word of a slot. */
 int gl_client_state(const gl_client *client, unsigned slot);
 /* Waits for at most `us`. Returns the completion word, which is below GL_DONE at a timeout or a signal. */

@@ -9,26 +9,12 @@
 #include "arithmetic/types.h"
 #include "base/bits.h"
 #include "base/sender.h"
+#include "engine/state.h"
 #include "job/controls.h"
-#include "job/job.h"
-#include "operation/operation.h"
-#include "rx/rx.h"
-#include "sums/sums.h"
+#include "operation/streams.h"
 #include "tx/trace.h"
-#include "tx/tx.h"
 
 enum { TIMERS = 256 }; /* that are looked at in a turn; the others are due at once in the next */
-
-struct gl_engine {
-    job job;
-    tx tx;
-    rx rx;
-    operations operations;
-    sums sums;
-    bool sums_turn; /* the other lanes have had theirs */
-    uint64_t *dead;  /* ranks */
-    uint64_t *heard; /* by rank: when the last datagram with the job's token came; 0: none yet */
-};
 
 gl_engine *gl_engine_new(const gl_config *config) {
     gl_engine *e = calloc(1, sizeof *e);
@@ -59,6 +45,8 @@ void gl_engine_free(gl_engine *e) {
 
 uint16_t gl_engine_job(const gl_engine *e) { return e->job.config.job; }
 
+unsigned gl_engine_shard(const gl_engine *e) { return e->job.config.token & (GL_MAX_SHARDS - 1); }
+
 int gl_submit(gl_engine *e, const gl_submission *s, uint64_t now) {
     stream *summed = s->tensor < GL_FIRST_GROUP ? sums_find(&e->sums, s->tensor) : NULL;
     if (e->job.failed) return -1;
@@ -79,6 +67,10 @@ int gl_engine_sums_resume(gl_engine *e, uint32_t generation, int by_switch, cons
 }
 
 uint64_t gl_engine_sums_overdue(const gl_engine *e, uint64_t now) { return sums_overdue(&e->sums, now); }
+
+int gl_engine_group(gl_engine *e, uint16_t tensor, const uint16_t *ranks, unsigned count) {
+    return streams_of_group(&e->operations, tensor, ranks, count) ? 0 : -1;
+}
 
 void gl_engine_close(gl_engine *e, uint16_t tensor) { operations_close(&e->operations, tensor); }
 
@@ -245,13 +237,16 @@ static void run_timers(gl_engine *e, uint64_t now) {
 
 int gl_transmit(gl_engine *e, gl_batch *b, uint64_t now) {
     run_timers(e, now);
-    if (e->job.failed) return e->job.tenant.waits = false; /* others send by its port */
+    if (e->job.failed) {
+        if (e->job.tenant.port) port_wait(&e->job.tenant, false); /* others send by it */
+        return 0;
+    }
     /* Sums and the other lanes in turn; control datagrams before both. */
     const bool first = e->sums_turn && !e->job.mail_first;
     if (first && sums_transmit(&e->sums, b, now)) return e->sums_turn = false, b->datagrams;
     if (tx_transmit(&e->tx, b, now)) return e->sums_turn = true, b->datagrams;
     if (!first && sums_transmit(&e->sums, b, now)) return e->sums_turn = false, b->datagrams;
-    e->job.tenant.waits |= sums_waiting(&e->sums);
+    if (sums_waiting(&e->sums)) port_wait(&e->job.tenant, true);
     return 0;
 }
 
@@ -320,6 +315,10 @@ int gl_engine_lateness(const gl_engine *e, uint16_t rank, gl_lateness *lateness)
     return 0;
 }
 
+void gl_engine_latenesses(const gl_engine *e, gl_lateness *all) {
+    for (unsigned k = 0; k < e->job.config.workers; k++) arrivals_of(&e->operations.arrivals, k, &all[k]);
+}
+
 int gl_engine_left_out(const gl_engine *e, uint16_t rank, gl_left_out *found) {
     if (rank >= e->job.config.workers) return -1;
     left_out_of(&e->operations.leaving, rank, found);
@@ -345,6 +344,17 @@ void gl_flow_held(const gl_engine *e, uint16_t rank, uint64_t *delivered, uint64
 void gl_flow_state(const gl_engine *e, uint16_t rank, uint64_t *rate, uint32_t *srtt) {
     *rate = rank < e->job.ranks ? (uint64_t)(e->tx.lanes[rank].flow.rate * 8e6) : 0;
     *srtt = rank < e->job.ranks ? e->job.rtts[rank].srtt : 0;
+}
+
+void gl_flows_held(const gl_engine *e, uint64_t *delivered, uint64_t *held) {
+    for (unsigned k = 0; k <= e->job.ranks; k++) gl_flow_held(e, (uint16_t)k, &delivered[k], &held[k]);
+}
+
+void gl_flow_states(const gl_engine *e, uint64_t *rate, uint32_t *srtt, bool *traced) {
+    for (unsigned k = 0; k < e->job.ranks; k++) {
+        gl_flow_state(e, (uint16_t)k, &rate[k], &srtt[k]);
+        traced[k] = e->tx.paths[k] != NULL;
+    }
 }
 
 unsigned gl_paths(const gl_engine *e, uint16_t rank, gl_path *paths) {

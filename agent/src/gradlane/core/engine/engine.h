@@ -7,6 +7,7 @@
 #ifndef GRADLANE_ENGINE_H
 #define GRADLANE_ENGINE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/batch.h"
@@ -28,6 +29,8 @@ gl_engine *gl_engine_new(const gl_config *config);
 void gl_engine_leave(gl_engine *engine);
 void gl_engine_free(gl_engine *engine);
 uint16_t gl_engine_job(const gl_engine *engine);
+/* The lowest bits of its token: engines of one job at a host differ in them, and so do their datagrams. */
+unsigned gl_engine_shard(const gl_engine *engine);
 
 /* Starts an operation; what the submission points to but `in` and `out` is copied. One that may do without late workers
  * (`late`) starts without this one's if both are NULL, for the part that it owns; the same with both completes it later,
@@ -54,6 +57,9 @@ unsigned gl_engine_sums_state(const gl_engine *engine, gl_sum_state *states, uns
  * since its latest sum, if that was later; a 16th of it while others get theirs. 0: no sum is missing, or they are halted. */
 uint64_t gl_engine_sums_overdue(const gl_engine *engine, uint64_t now);
 
+/* Whose collectives have that tensor: workers. Before one is called here, those alone are expected to send something of it.
+ * -1: it is no group's, there is no such worker, or memory is out. */
+int gl_engine_group(gl_engine *engine, uint16_t tensor, const uint16_t *ranks, unsigned count);
 /* The operations of that tensor are gone, without an event, and what comes of it is refused from now on. */
 void gl_engine_close(gl_engine *engine, uint16_t tensor);
 /* A rank is dead: so are the operations that it has a part in here, without an event, and what comes of it is refused. */
@@ -107,5 +113,11 @@ void gl_flow_held(const gl_engine *engine, uint16_t rank, uint64_t *delivered, u
 void gl_flow_state(const gl_engine *engine, uint16_t rank, uint64_t *rate, uint32_t *srtt);
 /* The paths that traces to a rank have taken, the latest first; at most GL_PATHS are known. Returns their number. */
 unsigned gl_paths(const gl_engine *engine, uint16_t rank, gl_path *paths);
+
+/* The same of all: of every worker, of every rank and the group, of every rank; `traced`: whether gl_paths knows any. Who asks of
+ * each by itself takes turns with the transport's thread as often. */
+void gl_engine_latenesses(const gl_engine *engine, gl_lateness *all);
+void gl_flows_held(const gl_engine *engine, uint64_t *delivered, uint64_t *held);
+void gl_flow_states(const gl_engine *engine, uint64_t *rate, uint32_t *srtt, bool *traced);
 
 #endif

@@ -120,6 +120,8 @@ int gl_exchange_tensor(gl_exchange *exchange, const gl_tensor *tensor);
 int gl_exchange_group(gl_exchange *exchange, const gl_group *group);
 /* -1 if it is not there or in flight. */
 int gl_exchange_release_region(gl_exchange *exchange, unsigned process, unsigned region);
+/* Whether it is there, and not in flight. */
+int gl_exchange_idle(const gl_exchange *exchange, unsigned id);
 /* For gl_tensor_free, which needs no lock, as it may take long; NULL if it is not there or in flight. A tensor that is
  * registered under its number again goes on with its steps. */
 void *gl_exchange_release_tensor(gl_exchange *exchange, unsigned id);

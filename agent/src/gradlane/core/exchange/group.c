@@ -36,6 +36,7 @@ int gl_exchange_group(gl_exchange *x, const gl_group *like) {
         if (like->members[i] >= x->config.processes) return group_free(g), -1;
         g->member_of[like->members[i]] = (int16_t)i;
     }
+    if (gl_engine_group(x->engine, (uint16_t)(GL_FIRST_GROUP + g->id), g->hosts, g->host_count)) return group_free(g), -1;
     x->groups[like->id] = g;
     for (unsigned i = 0; i < g->host_count && !g->closed; i++)
         if (test_bit(x->dead, g->hosts[i])) group_drop(x, g, g->hosts[i]);

@@ -104,9 +104,14 @@ int gl_exchange_tensor(gl_exchange *x, const gl_tensor *like) {
     return 0;
 }
 
+int gl_exchange_idle(const gl_exchange *x, unsigned id) {
+    const tensor *t = id < GL_MAX_TENSORS ? x->tensors[id] : NULL;
+    return t && !t->present && !t->absences;
+}
+
 void *gl_exchange_release_tensor(gl_exchange *x, unsigned id) {
-    tensor *t = id < GL_MAX_TENSORS ? x->tensors[id] : NULL;
-    if (!t || t->present || t->absences) return NULL;
+    if (!gl_exchange_idle(x, id)) return NULL;
+    tensor *t = x->tensors[id];
     x->tensors[id] = NULL;
     x->steps[id] = t->step; /* what comes under its number goes on from there: its last operation may still serve repairs */
     return t;

@@ -40,7 +40,14 @@ static void add_option(struct msghdr *m, int level, int type, const void *value,
     m->msg_controllen += CMSG_SPACE(size);
 }
 
-/* What of the batch begins with datagram `first`, as messages of `most` datagrams at most. */
+/* Whether a datagram is the last of its batch, and so short that it has room behind `run` others. */
+static bool last_fits(const gl_batch *b, unsigned number, unsigned run) {
+    size_t bytes = (size_t)run * b->segment;
+    for (int i = 1; i <= b->pieces[number]; i++) bytes += b->iov[b->iov_count - i].iov_len;
+    return number + 1u == b->datagrams && bytes <= GL_BATCH_BYTES;
+}
+
+/* What of the batch begins with datagram `first`, as messages of `most` datagrams of the segment's bytes at most. */
 static void prepare(const outlet *out, const gl_batch *b, unsigned first, unsigned most, outgoing *o) {
     struct sockaddr_storage *to = &out->peers[b->to];
     const bool ipv6 = to->ss_family == AF_INET6;
@@ -51,7 +58,8 @@ static void prepare(const outlet *out, const gl_batch *b, unsigned first, unsign
         unsigned run = 0;
         do {
             at += b->pieces[n + run++];
-        } while (n + run < b->datagrams && n >= first && run < most && b->tos[n + run] == b->tos[n]);
+        } while (n + run < b->datagrams && n >= first && (run < most || (most > 1 && last_fits(b, n + run, run))) &&
+                 b->tos[n + run] == b->tos[n]);
         if (n >= first) {
             struct msghdr *m = &o->messages[o->count].msg_hdr;
             *m = (struct msghdr){.msg_name = to,

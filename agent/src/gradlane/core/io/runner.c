@@ -23,6 +23,7 @@
 #include "io/reader.h"
 
 enum { ROUNDS = 4, READY_MAX = 16 };
+enum { BATCHES = 16 }; /* of an engine, that are sent before what has come is looked at: what a core is behind, others are not */
 /* Bytes that were there at once, and more behind them: to read them takes longer than to wake the second thread. */
 enum { MUCH = 128 << 10 };
 
@@ -242,12 +243,21 @@ void gl_runner_remove(gl_runner *r, gl_engine *engine) {
     gl_runner_unlock(r);
 }
 
-static unsigned job_of(const uint8_t *datagram) { return (unsigned)datagram[GL_AT_JOB] << 8 | datagram[GL_AT_JOB + 1]; }
+/* Of the engine that a datagram is for. */
+static unsigned key_of(const uint8_t *datagram) {
+    const unsigned job = (unsigned)datagram[GL_AT_JOB] << 8 | datagram[GL_AT_JOB + 1];
+    return job * GL_MAX_SHARDS + (datagram[GL_AT_TOKEN + 7] & (GL_MAX_SHARDS - 1));
+}
 
-static gl_engine *engine_of(const gl_runner *r, unsigned job) {
-    for (unsigned i = 0; i < r->served_count; i++)
-        if (r->served[i].engine && gl_engine_job(r->served[i].engine) == job) return r->served[i].engine;
-    return NULL;
+static gl_engine *engine_of(const gl_runner *r, unsigned key) {
+    gl_engine *other = NULL;
+    for (unsigned i = 0; i < r->served_count; i++) {
+        gl_engine *engine = r->served[i].engine;
+        if (!engine || gl_engine_job(engine) != key / GL_MAX_SHARDS) continue;
+        if (gl_engine_shard(engine) == key % GL_MAX_SHARDS) return engine;
+        other = engine; /* counts the wrong token */
+    }
+    return other;
 }
 
 /* What the kernel has put together may be of several jobs. */
@@ -257,8 +267,8 @@ static void take_in(void *context, const uint8_t *bytes, uint32_t left, uint32_t
     r->bytes += left;
     do {
         uint32_t count = 1, size = segment < left ? segment : left;
-        gl_engine *engine = size < GL_HEADER ? NULL : engine_of(r, job_of(bytes));
-        for (; engine && left - size >= GL_HEADER && job_of(bytes + size) == job_of(bytes); count++)
+        gl_engine *engine = size < GL_HEADER ? NULL : engine_of(r, key_of(bytes));
+        for (; engine && left - size >= GL_HEADER && key_of(bytes + size) == key_of(bytes); count++)
             size += segment < left - size ? segment : left - size;
         r->counts.received += count;
         if (engine)
@@ -296,9 +306,10 @@ static void serve_watched(gl_runner *r) {
     }
 }
 
-/* A batch of each engine in turn, until none has one. */
+/* A batch of each engine in turn, until none has one, or it has been long enough. */
 static void transmit(gl_runner *r) {
-    for (bool some = true; some;) {
+    bool some = true;
+    for (unsigned n = 0; n < BATCHES && some; n++) {
         some = false;
         for (unsigned i = 0; i < r->served_count; i++) {
             served *s = &r->served[i];

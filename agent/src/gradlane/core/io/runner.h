@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * The agent's one thread of transport: UDP sockets, the engines of all jobs, and descriptors that others watch.
+ * A thread of the agent's transport: UDP sockets, engines, and descriptors that others watch.
  */
 #ifndef GRADLANE_RUNNER_H
 #define GRADLANE_RUNNER_H

@@ -9,7 +9,10 @@
 
 #include "rate/port.h"
 
-enum { GL_MAX_SUM_WORKERS = 32, GL_MAX_SUM_WINDOW = 2048 };
+/* Of up to GL_SUM_MEMBERS workers a sum's `members` has a bit for each, and those may be missing that their budgets let be. Of
+ * more it tells nothing but that all are in it: such jobs have lanes of 32 bits, and no budgets. */
+enum { GL_SUM_MEMBERS = 32, GL_MAX_SUM_WINDOW = 2048 };
+enum { GL_MAX_SHARDS = 8 }; /* engines that have a job in common at each of its hosts; a power of two */
 
 /* Slices of these layers and magnitudes (both inclusive) have this queue class or drop precedence. */
 typedef struct {
@@ -34,7 +37,9 @@ typedef struct {
     uint16_t job, rank, workers, servers; /* servers == 0: every worker aggregates a shard */
     uint16_t slice_bytes;                 /* payload of every slice but a message's last */
     uint64_t token;
-    uint32_t message_base;                /* the same at all ranks; message = base + sequence * stride + rank */
+    uint16_t shard, shards;               /* this engine, of so many that have the job in common, each a port's share; 0: 1 */
+    uint32_t message_base;                /* the same at all ranks; message = base + (sequence * shards' + shard) * ranks' + rank,
+                                           * where n' is the least power of two from n on */
     uint32_t window;                      /* messages in flight of one source */
     uint64_t rate;                        /* bit/s of this host's link */
     uint64_t buffer;                      /* bytes that a port of the fabric holds; queues may grow to half of it */
@@ -50,6 +55,7 @@ typedef struct {
     uint32_t late_after, late_steps, late_window;
     uint32_t trace_every;                 /* messages of a flow from one TRACE to the next; 0: none */
     gl_sums sums;
+    const uint16_t *racks;                /* by worker: those of one number are near one another; NULL: all are; a copy is kept */
     uint8_t tag;                          /* DSCP and ECN are written here, by these ranges; otherwise by the switch */
     uint32_t class_count, precedence_count;
     const gl_range *classes, *precedences; /* disjoint; of all three lists the engine keeps copies */

@@ -14,6 +14,7 @@
 #include "base/bits.h"
 #include "operation/streams.h"
 #include "operation/table.h"
+#include "operation/waiting.h"
 
 enum { HELD_UP = 5000 }; /* us; who notices a deadline so late was held up itself, and others may have come meanwhile */
 
@@ -27,25 +28,6 @@ static void maybe_over(operations *all, operation *o) {
     if (!o->unstopped) operation_free(all, o);
 }
 
-/* What was contributed to a slice, in rank order. `fresh`: the message whose `payload` has come last and is not kept. */
-static unsigned contributions(const gl_config *c, const node *n, uint32_t i, const rx_message *fresh,
-                              const uint8_t *payload, const uint8_t **sources) {
-    const uint8_t *own = n->own ? n->own + (uint64_t)i * c->slice_bytes : NULL;
-    unsigned count = 0;
-    for (unsigned k = 0; k < n->from_count; k++) {
-        const link *l = n->from[k].link;
-        const rx_message *m = l->received;
-        if (!m) continue; /* left out */
-        if (own && l->rank > c->rank) sources[count++] = own, own = NULL;
-        if (m == fresh) {
-            if (payload) sources[count++] = payload;
-        } else if (m->kept && m->kept[n->from[k].start + i])
-            sources[count++] = m->kept[n->from[k].start + i]->bytes;
-    }
-    if (own) sources[count++] = own;
-    return count;
-}
-
 /* Counts down what a slice still waits for; returns whether that was the last. */
 static bool last_awaited(node *n, uint32_t i) { return !n->awaited || !--n->awaited[i]; }
 
@@ -55,7 +37,7 @@ static void send_on(operations *all, const node *n, uint32_t i) {
 }
 
 /* Nothing more is awaited for a slice: it is reduced and passed on. `lost`: it came from one rank alone, and did not arrive. */
-static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh, const uint8_t *payload, bool lost) {
+static void finish(operations *all, node *n, uint32_t i, unsigned fresh, const uint8_t *payload, bool lost) {
     operation *o = operation_of(n->plan);
     job *j = all->job;
     const unsigned count = contributions(&j->config, n, i, fresh, payload, all->sources);
@@ -82,11 +64,10 @@ static void finish(operations *all, node *n, uint32_t i, const rx_message *fresh
         else if (out)
             memset(out, 0, length);
     }
-    for (unsigned k = 0; k < n->from_count; k++)
-        if (n->from[k].link->received) rx_drop(j, n->from[k].link->received, n->from[k].start + i);
+    waiting_drop(j, n, i);
     if (!n->final) send_on(all, n, i);
     if (n->partial) send_on(all, n->partial, i);
-    if (n->final && last_awaited(n->final, i)) finish(all, n->final, i, NULL, NULL, false);
+    if (n->final && last_awaited(n->final, i)) finish(all, n->final, i, 0, NULL, false);
     while (n->awaited && n->floor < n->slices && !n->awaited[n->floor]) n->floor++;
     if (++n->done < n->slices) return;
     for (unsigned k = 0; o->plan.turns && k < n->from_count; k++)
@@ -101,7 +82,7 @@ static void on_arrived(void *above, rx_message *m, uint32_t slice, uint16_t laye
     operations *all = above;
     if (is_server(&all->job->config)) m->operation->plan.layers[slice] = layer;
     if (!m->link) {
-        if (length) rx_keep(all->job, m, slice, payload, length);
+        if (length) rx_keep_early(all->job, m, slice, payload, length);
         return;
     }
     const segment *s = find_segment(m->link, slice);
@@ -109,9 +90,9 @@ static void on_arrived(void *above, rx_message *m, uint32_t slice, uint16_t laye
     const uint32_t i = slice - s->start;
     if (i == n->slices - 1 && !n->last_length) n->last_length = length;
     if (last_awaited(n, i))
-        finish(all, n, i, m, length ? payload : NULL, false);
+        finish(all, n, i, s->from, length ? payload : NULL, false);
     else
-        rx_keep(all->job, m, slice, payload, length);
+        waiting_of(n, i)[s->from] = rx_keep(all->job, payload, length);
 }
 
 static uint32_t first_of(const link *l) { return l->segments[0].node->first; }
@@ -124,7 +105,7 @@ static void on_lost(void *above, rx_message *m) {
     for (uint32_t slice = 0; m->link && slice < m->slices; slice++) {
         if (test_bit(m->arrived, slice)) continue;
         const segment *s = find_segment(m->link, slice);
-        if (last_awaited(s->node, slice - s->start)) finish(above, s->node, slice - s->start, m, NULL, true);
+        if (last_awaited(s->node, slice - s->start)) finish(above, s->node, slice - s->start, 0, NULL, true);
     }
 }
 
@@ -143,8 +124,7 @@ static void mismatch(operations *all, operation *o, const rx_message *m) {
 
 /* Gives a message the link that it is of. False: it does not fit, which is told. */
 static bool take_link(operations *all, operation *o, rx_message *m) {
-    link *l = o->plan.incoming;
-    while (l && (l->rank != m->source || l->pull != !!(m->flags & GL_FLAG_PULL))) l = l->next;
+    link *l = find_link(&o->plan, true, m->source, m->flags & GL_FLAG_PULL);
     if (!l || l->received || l->slices != m->slices || o->plan.encoding != m->encoding ||
         (m->tensor >= GL_FIRST_GROUP && m->budget > budget_of(loss_of(l, &o->plan), m->slices))) {
         mismatch(all, o, m);
@@ -169,18 +149,27 @@ static void take_early(operations *all, operation *o, rx_message *m) {
         const segment *s = find_segment(m->link, slice);
         node *n = s->node;
         const uint32_t i = slice - s->start;
-        const slot *kept = m->kept ? m->kept[slice] : NULL;
+        slot *kept = m->kept ? m->kept[slice] : NULL;
         const bool arrived = test_bit(m->arrived, slice);
         if (kept && get16(kept->header + GL_AT_LENGTH) != length_of(&all->job->config, n, i)) {
             mismatch(all, o, m);
             return;
         }
-        if ((arrived || m->complete) && last_awaited(n, i)) finish(all, n, i, NULL, NULL, !arrived);
+        if (kept) {
+            if (!n->waiting && !waiting_new(n)) {
+                all->job->failed = true;
+                return;
+            }
+            waiting_of(n, i)[s->from] = kept, m->kept[slice] = NULL;
+        }
+        if ((arrived || m->complete) && last_awaited(n, i)) finish(all, n, i, 0, NULL, !arrived);
     }
+    free(m->kept);
+    m->kept = NULL;
 }
 
 /* From the `first` one on. */
-static bool nodes_begin(operation *o, unsigned first) {
+static bool nodes_begin(const operations *all, operation *o, unsigned first) {
     for (unsigned k = first; k < o->plan.node_count; k++) {
         node *n = o->plan.nodes[k];
         n->unsent = n->to_count + o->absent; /* the results wait for this rank, too */
@@ -189,10 +178,12 @@ static bool nodes_begin(operation *o, unsigned first) {
             continue;
         }
         o->open++;
+        place_contributions(n, all->job->config.rank);
         const unsigned awaited = n->from_count + (n->partial != NULL);
         if (awaited > 1) {
             if (!(n->awaited = malloc(n->slices * sizeof *n->awaited))) return false;
             for (uint32_t i = 0; i < n->slices; i++) n->awaited[i] = (uint16_t)awaited;
+            if (!waiting_new(n)) return false;
         }
         if (!n->to_count) continue;
         n->results = calloc(n->slices, sizeof *n->results);
@@ -218,7 +209,7 @@ static void leave_late(operations *all, operation *o, uint64_t now) {
         l->left_at = now;
         for (uint32_t slice = 0; slice < l->slices; slice++) {
             const segment *s = find_segment(l, slice);
-            if (last_awaited(s->node, slice - s->start)) finish(all, s->node, slice - s->start, NULL, NULL, false);
+            if (last_awaited(s->node, slice - s->start)) finish(all, s->node, slice - s->start, 0, NULL, false);
         }
     }
     o->open--;
@@ -242,7 +233,7 @@ void on_deadline(operations *all, operation *o, uint64_t now) {
 static bool go(operations *all, operation *o, unsigned first, link *outgoing, uint64_t now) {
     o->planned = true, o->since = now;
     o->open++; /* one more until all of it is in flight */
-    bool fits = nodes_begin(o, first);
+    bool fits = nodes_begin(all, o, first);
     for (link *l = outgoing; l && fits; l = l->next) {
         if (!(l->sent = tx_message_new(all->tx, &o->plan, l))) {
             fits = false;

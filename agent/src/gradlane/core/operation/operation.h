@@ -13,7 +13,7 @@
 #include "rx/rx.h"
 #include "tx/tx.h"
 
-enum { OPERATIONS = 1024 }; /* buckets, a power of two */
+enum { OPERATIONS = 1024, GROUPS = UINT16_MAX + 1 - GL_FIRST_GROUP }; /* OPERATIONS: buckets, a power of two */
 
 /* A collective operation as this rank takes part in it: as a worker from its submission on, as a server from its first
  * datagram on. What comes before a worker's submission is kept in `early`. */
@@ -40,6 +40,7 @@ typedef struct {
     rx *rx;
     operation *buckets[OPERATIONS];
     uint64_t closed[(UINT16_MAX + 1) / 64]; /* tensors of which nothing begins any more */
+    uint64_t **members; /* GROUPS sets of workers, NULL: it is not known; NULL: none is */
     gl_event *events, **events_tail;
     arrivals arrivals;
     leaving leaving;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #include "base/bits.h"
+#include "operation/streams.h"
+#include "operation/waiting.h"
 
 static operation **bucket_of(operations *all, uint32_t step, uint16_t tensor) {
     return &all->buckets[(step * 0x9e3779b1u ^ tensor * 0x85ebca6bu) / (UINT32_MAX / OPERATIONS + 1)];
@@ -51,7 +53,8 @@ void operation_free(operations *all, operation *o) {
     timer_stop(all->job, &o->deadline);
     for (rx_message *m = o->early, *next; m; m = next) next = m->next_early, rx_detach(all->job, m);
     leave_links(all, o->plan.outgoing), leave_links(all, o->plan.incoming);
-    for (unsigned i = 0; i < o->plan.node_count; i++) results_free(all->job, o->plan.nodes[i]);
+    for (unsigned i = 0; i < o->plan.node_count; i++)
+        results_free(all->job, o->plan.nodes[i]), waiting_drop_all(all->job, o->plan.nodes[i]);
     plan_free(&o->plan);
     free(o->mismatched), free(o);
 }
@@ -121,6 +124,7 @@ void operations_free(operations *all) {
     gl_event_free(all->failed);
     leaving_free(&all->leaving);
     arrivals_free(&all->arrivals);
+    streams_free(all);
     free(all->sources);
 }
 

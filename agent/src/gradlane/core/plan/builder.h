@@ -7,13 +7,15 @@
 
 #include "plan/plan.h"
 
-enum { PUSH = false, PULL = true };
+enum { PUSH = false, PULL = true, OUTGOING = false, INCOMING = true };
 
 typedef struct {
     const gl_config *c;
     plan *plan; /* what is made */
     const uint16_t *group; /* NULL: all workers */
-    unsigned size, me;     /* members of the group; this rank's place among them */
+    unsigned size, me;     /* members of the group; which of them this rank is */
+    uint16_t *places;      /* members by rack, in each by rank; NULL: as they are in the group */
+    unsigned place;        /* this rank's among them */
     unsigned reduction;
     unsigned meeting;      /* streams that meet at the busiest port on the path */
     bool exact;            /* a message holds sums of many: nothing of it may be lost */
@@ -27,6 +29,11 @@ typedef struct {
 } range;
 
 unsigned rank_of(const builder *p, unsigned member);
+/* By rack: what goes from one place to the next leaves each rack once. */
+unsigned member_at(const builder *p, unsigned place);
+unsigned rank_at(const builder *p, unsigned place);
+/* Finds the places. */
+void by_rack(builder *p);
 /* The part of a range that falls to one of several. */
 range shard(const builder *p, range r, const uint32_t *shares, unsigned index, unsigned parts);
 /* A node of a range that is not empty. `own` and `out` are where the range's block begins. NULL: memory is out. */
@@ -34,7 +41,7 @@ node *add(builder *p, range r, const uint8_t *own, uint8_t *out);
 /* What it reduces is the operation's result: all of the group's contributions, or those that arrived. */
 void result(const builder *p, node *n, bool counted);
 /* To, or from, a rank; it is made if there is none. NULL: memory is out. */
-link *link_of(builder *p, link **list, unsigned rank, bool pull);
+link *link_of(builder *p, bool incoming, unsigned rank, bool pull);
 /* What a node receives and sends, if there is one; in the order of these calls at both ends. */
 void from(builder *p, node *n, unsigned rank, bool pull);
 void to(builder *p, node *n, unsigned rank, bool pull);

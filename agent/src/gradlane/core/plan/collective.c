@@ -106,11 +106,11 @@ static void all_to_all(builder *p, const gl_submission *s, range r, uint64_t str
 }
 
 /* Ring all-reduce (Patarasuk and Yuan, JPDC 2009), and its halves. A part's sum starts behind its owner and goes down the
- * ring to it, and from there the result goes on. A rank's slices follow each other without a pause between the rounds:
- * each is sent on as soon as it is reduced. */
+ * ring to it, and from there the result goes on. The ring goes from rack to rack, so it leaves each once. A rank's slices
+ * follow each other without a pause between the rounds: each is sent on as soon as it is reduced. */
 static void ring(builder *p, const gl_submission *s, range r, uint64_t stride, bool reduces, bool gathers) {
-    const unsigned up = rank_of(p, (p->me + 1) % p->size), down = rank_of(p, (p->me + p->size - 1) % p->size);
-    const unsigned last = (p->me + p->size - 1) % p->size, next = (p->me + 1) % p->size;
+    const unsigned last = (p->place + p->size - 1) % p->size, next = (p->place + 1) % p->size;
+    const unsigned up = rank_at(p, next), down = rank_at(p, last);
     const bool shared = reduces && gathers; /* parts of one block; otherwise each part is a block */
     if (p->size == 1) {
         add(p, r, s->in, s->out);
@@ -118,11 +118,11 @@ static void ring(builder *p, const gl_submission *s, range r, uint64_t stride, b
     }
     p->exact = true;
     for (unsigned k = 1; reduces && k <= p->size; k++) {
-        const unsigned part = (p->me + k) % p->size;
-        const range its = shared ? shard(p, r, NULL, part, p->size) : block(r, part);
-        const bool final = part == p->me;
+        const unsigned part = (p->place + k) % p->size, member = member_at(p, part);
+        const range its = shared ? shard(p, r, NULL, part, p->size) : block(r, member);
+        const bool final = part == p->place;
         if (!its.slices) continue;
-        node *n = add(p, its, s->in + (shared ? 0 : part * stride), final ? s->out : NULL);
+        node *n = add(p, its, s->in + (shared ? 0 : member * stride), final ? s->out : NULL);
         if (part != next) from(p, n, up, PUSH), prompt(p, up); /* the first of them is its own */
         if (!final) {
             to(p, n, down, PUSH);
@@ -132,20 +132,21 @@ static void ring(builder *p, const gl_submission *s, range r, uint64_t stride, b
         if (gathers) to(p, n, down, PULL);
     }
     for (unsigned k = 0; gathers && k < p->size; k++) {
-        const unsigned part = (p->me + k) % p->size;
+        const unsigned part = (p->place + k) % p->size;
         const range its = shared ? shard(p, r, NULL, part, p->size) : r;
-        if (!its.slices || (reduces && part == p->me)) continue;
-        uint8_t *out = s->out + (shared ? 0 : part * stride);
-        node *n = add(p, its, part == p->me ? s->in : NULL, out);
-        if (part != p->me) from(p, n, up, PULL);
+        if (!its.slices || (reduces && part == p->place)) continue;
+        uint8_t *out = s->out + (shared ? 0 : member_at(p, part) * stride);
+        node *n = add(p, its, part == p->place ? s->in : NULL, out);
+        if (part != p->place) from(p, n, up, PULL);
         if (part != last) to(p, n, down, PULL);
     }
 }
 
 /* To the root, or from it, through all the others one after the other. */
 static void chain(builder *p, const gl_submission *s, range r, unsigned root, bool reduces) {
-    const unsigned up = rank_of(p, (p->me + 1) % p->size), down = rank_of(p, (p->me + p->size - 1) % p->size);
-    const bool is_root = p->me == root, is_last = (p->me + 1) % p->size == root;
+    const unsigned next = member_at(p, (p->place + 1) % p->size);
+    const unsigned up = rank_of(p, next), down = rank_at(p, (p->place + p->size - 1) % p->size);
+    const bool is_root = p->me == root, is_last = next == root;
     p->exact = true;
     if (reduces) {
         node *n = add(p, r, s->in, is_root ? s->out : NULL);
@@ -165,6 +166,8 @@ static void make(builder *p, const gl_submission *s, uint64_t bytes) {
     const range r = whole(p->c, bytes);
     const uint64_t stride = s->stride ? s->stride : bytes;
     const bool rings = s->algorithm == GL_RING;
+    if (rings || s->algorithm == GL_GRID) by_rack(p);
+    if (p->failed) return;
     const bool one_to_one = rings || p->size == 1 || (s->collective == GL_BROADCAST && multicasts(p));
     p->meeting = one_to_one || s->collective >= GL_SEND ? 1 : p->size - 1;
     unsigned root = 0;
@@ -250,6 +253,7 @@ bool plan_worker(plan *to, const gl_config *c, const gl_submission *s) {
     to->encoding = encoding;
     if (!take_facts(to, c, s, whole(c, bytes).slices * (has_blocks(s->collective) ? p.size : 1))) return false;
     make(&p, s, bytes);
+    free(p.places);
     return !p.failed && (p.parts != OWNED || to->node_count);
 }
 
@@ -275,7 +279,7 @@ void plan_free(plan *p) {
     links_free(p->outgoing), links_free(p->incoming);
     for (unsigned i = 0; i < p->node_count; i++) {
         node *n = p->nodes[i];
-        free(n->from), free(n->to), free(n->awaited), free(n->results), free(n->empty), free(n);
+        free(n->from), free(n->to), free(n->awaited), free(n->waiting), free(n->results), free(n->empty), free(n);
     }
-    free(p->nodes), free(p->layers), free(p->magnitudes), free(p->copy), free(p->turns);
+    free(p->links), free(p->nodes), free(p->layers), free(p->magnitudes), free(p->copy), free(p->turns);
 }

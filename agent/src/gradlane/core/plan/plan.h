@@ -24,6 +24,7 @@ typedef struct {
     node *node;
     uint32_t start; /* the node's first slice in the message */
     unsigned turn;  /* of the plan's, in which it is sent; 0: as soon as it can be */
+    unsigned from;  /* incoming: its place among the node's */
 } segment;
 
 typedef struct link {
@@ -70,11 +71,13 @@ struct node {
     uint8_t *out;
     unsigned divisor;       /* of the result; 0: the number of contributions that arrived */
     unsigned from_count, to_count;
+    unsigned own_at;        /* `own` comes before this one of `from` */
     edge *from, *to;        /* from: by rank */
     node *partial, *final;  /* the other one of a swap; NULL: there is none */
     uint64_t bytes;
     /* While it is in flight: */
     uint16_t *awaited;      /* by slice: contributions that have neither come nor been given up; NULL: there is one */
+    slot **waiting;         /* by slice, within by `from`: contributions that wait for others; NULL: none has to */
     slot **results;         /* by slice: what is sent on; NULL: nothing is */
     uint64_t *empty;        /* slices that nobody contributed to: sent on without payload */
     uint32_t done, floor;   /* slices; all below `floor` are done */
@@ -96,14 +99,21 @@ typedef struct plan {
     node **nodes;
     unsigned node_count;
     link *outgoing, *incoming;
+    link **ends[2];      /* of both lists */
+    link **links;        /* by rank: an outgoing push and pull, incoming ones; NULL: there are none yet */
 } plan;
 
-/* A worker's plan; without `in` of the submission only of the part that it owns, and later of the rest. False: memory is out, a message is too long, or the layers are not of one loss
- * class that tolerates what the submission does; what has been made is freed by plan_free. */
+/* A worker's plan; without `in` of the submission only of the part that it owns, and later of the rest. False: memory is out, a
+ * message is too long, or the layers are not of one loss class that tolerates what the submission does; what has been made is
+ * freed by plan_free. */
 bool plan_worker(plan *p, const gl_config *c, const gl_submission *s);
 /* A server's, of a push of `slices` slices whose step, tensor, encoding and loss class are in the plan. `layer`: of one of
  * them, which stands for those that nobody's contribution comes of. */
 bool plan_server(plan *p, const gl_config *c, uint32_t slices, uint16_t layer);
+/* The link from a rank, or to it. NULL: there is none. */
+static inline link *find_link(const plan *p, bool incoming, unsigned rank, bool pull) {
+    return p->links ? p->links[4 * rank + 2 * incoming + pull] : NULL;
+}
 /* All of it but what is in flight. */
 void plan_free(plan *p);
 

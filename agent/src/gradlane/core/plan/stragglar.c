@@ -15,7 +15,7 @@ static void in_turn(builder *p, node *n, unsigned rank, bool pull, const node *a
     turns *t = p->plan->turns;
     to(p, n, rank, pull);
     if (p->failed) return;
-    link *l = link_of(p, &p->plan->outgoing, rank, pull);
+    link *l = link_of(p, OUTGOING, rank, pull);
     t->of[t->count].link = l, t->of[t->count].segment = l->count - 1, t->of[t->count].after = after;
     l->segments[l->count - 1].turn = ++t->count;
 }

@@ -13,11 +13,13 @@
 static const double HELD = 7.0 / 8;  /* of its share: a flow below that is held */
 static const uint64_t STALL = 25000; /* us, and the shortest round trip, without a REPORT: what is in flight is lost */
 
+enum { ASKED_MOST = 16 }; /* times in a STALL */
+
 bool flow_new(flow *f, const uplink *uplink, unsigned receivers) {
     f->uplink = uplink;
     f->share = f->rate = uplink->rate;
     f->room = UINT32_MAX;
-    f->rtt = INITIAL_RTT;
+    f->rtt = f->srtt = INITIAL_RTT;
     f->receivers = calloc(receivers, sizeof *f->receivers);
     f->receiver_count = receivers;
     f->state = calloc(1, uplink->controller->bytes);
@@ -48,17 +50,18 @@ static void begin_anew(flow *f, double part) {
     const uplink *u = f->uplink;
     for (unsigned i = 0; i < f->receiver_count; i++) f->receivers[i].share = 0;
     set_share(f, u->rate * part);
-    const double room = (double)u->receive_bytes * part;
+    const double room = room_at(u->rate, u->receive_bytes, 1 / part) * part;
     f->room = u->receive_bytes && room < UINT32_MAX ? (uint32_t)room : UINT32_MAX;
     f->acknowledged = f->sequence;
 }
 
-/* A step starts at all workers at once: their slices are to meet evenly spaced, not all together, at a shallow port. */
+/* A step starts at all workers at once: their slices are to meet evenly spaced, not all together, at a shallow port. Those of a
+ * host that sends to as many as meet are spaced by its own port, in the order of its round. */
 static uint64_t phase(const flow *f) {
     return (uint64_t)((FRAME_OVERHEAD + f->uplink->datagram) / f->rate * f->uplink->rank / f->uplink->ranks);
 }
 
-void flow_begin(flow *f, uint64_t idle, unsigned meeting, uint64_t now) {
+void flow_begin(flow *f, uint64_t idle, unsigned meeting, bool alone, uint64_t now) {
     /* The collective's pattern tells how many flows meet, so that their sum at every port is the link's rate. */
     const double part = 1.0 / meeting;
     f->uplink->controller->begin(f, idle, now);
@@ -67,7 +70,7 @@ void flow_begin(flow *f, uint64_t idle, unsigned meeting, uint64_t now) {
     else if (idle > REPORT_MOST && f->share > f->uplink->rate * part)
         set_share(f, f->uplink->rate * part); /* others that had ended may begin with it */
     /* Credit for late wake-ups is not for what was never late. */
-    if (f->next_send < now) f->next_send = now + phase(f);
+    if (f->next_send < now) f->next_send = now + (alone ? phase(f) : 0);
 }
 
 /* Bytes that may be in flight: at least so much that REPORTs come of it, and no more than the receiver has room for. */
@@ -82,12 +85,22 @@ bool flow_full(const flow *f) {
     return (double)(f->sequence - f->acknowledged) * f->uplink->datagram >= window(f);
 }
 
-/* A question overtakes slices that still queue, so it waits for the queues that the rate control allows. */
+static uint64_t lost_at(const flow *f) { return f->progress_at + f->rtt + STALL; }
+
+/* A question overtakes slices that still queue, so it waits for the queues that the rate control allows. It may be lost, too, or
+ * its answer. */
 static uint64_t silence(const flow *f) {
-    if (f->asked) return f->progress_at + f->rtt + STALL;
-    const uint64_t since = f->sent_at > f->progress_at ? f->sent_at : f->progress_at;
-    return since + 3 * (uint64_t)f->rtt + (uint64_t)f->uplink->queue_time;
+    const uint64_t patience = 3 * (uint64_t)f->srtt + (uint64_t)f->uplink->queue_time;
+    if (!f->asked) return (f->sent_at > f->progress_at ? f->sent_at : f->progress_at) + patience;
+    const uint64_t again = f->asked_at + (patience << f->asked);
+    return f->asked < ASKED_MOST && again < lost_at(f) ? again : lost_at(f);
 }
+
+bool flow_asks(const flow *f, uint64_t now) {
+    return flow_full(f) && (!f->asked || (f->asked < ASKED_MOST && now < lost_at(f)));
+}
+
+void flow_asked(flow *f, uint64_t now) { f->asked++, f->asked_at = now; }
 
 uint64_t flow_due(const flow *f) {
     const uint64_t least = flow_full(f) ? silence(f) : 0;
@@ -96,7 +109,7 @@ uint64_t flow_due(const flow *f) {
 
 void flow_give_up(flow *f) {
     f->acknowledged = f->sequence;
-    f->asked = false;
+    f->asked = 0;
     f->uplink->controller->stall(f);
 }
 
@@ -126,7 +139,7 @@ void flow_acknowledge(flow *f, receiver *by, uint32_t sequence, uint64_t now) {
         if (r->awaited && (int32_t)(r->acknowledged - sequence) < 0) sequence = r->acknowledged;
     if ((int32_t)(sequence - f->acknowledged) <= 0) return;
     f->acknowledged = sequence;
-    f->asked = false;
+    f->asked = 0;
     f->progress_at = now;
 }
 
@@ -146,6 +159,7 @@ bool flow_report(flow *f, receiver *by, rtt *to, const report *r, uint64_t now) 
     progress p = {.delivered = (uint32_t)delivered, .marked = newly_marked(by, r), .queue = NO_QUEUE};
     if (r->known) {
         p.queue = rtt_sample(to, r->rtt, r->there, f->competes, now);
+        f->srtt = to->srtt;
         if (p.queue != NO_QUEUE) f->rtt = rtt_shortest(to);
         p.missing = newly_missing(by, (int32_t)(r->sequence + 1 - r->received));
         p.sequence = r->sequence;

@@ -40,9 +40,10 @@ struct flow {
     uint64_t next_send;
     uint32_t sequence, acknowledged; /* slices sent, those settled */
     uint64_t sent_at;
-    bool asked;                   /* the receiver was, as nothing was heard of what is in flight */
+    unsigned asked;               /* how often the receiver was, as nothing was heard of what is in flight */
+    uint64_t asked_at;
     uint64_t progress_at;         /* when `acknowledged` last rose, or there was nothing to acknowledge */
-    uint32_t rtt;                 /* shortest to the receiver that last reported */
+    uint32_t rtt, srtt;           /* shortest to the receiver that last reported, and smoothed */
     double covered;               /* losses that budgets cover */
     uint64_t delivered, held;     /* slices; of them, those while congestion held it well below its share */
     bool competes;                /* with flows that only losses slow down, whose queue hides how long the path is */
@@ -64,11 +65,14 @@ typedef struct {
 /* `receivers`: 1, or by rank those of the multicast group, to be marked as awaited. False if memory is out. */
 bool flow_new(flow *f, const uplink *uplink, unsigned receivers);
 void flow_free(flow *f);
-/* A flow that was idle has something to send. `meeting`: flows that meet at the busiest port of the path. */
-void flow_begin(flow *f, uint64_t idle, unsigned meeting, uint64_t now);
+/* A flow that was idle has something to send. `meeting`: flows that meet at the busiest port of the path; `alone`: fewer of
+ * this host send, so that it waits for its phase. */
+void flow_begin(flow *f, uint64_t idle, unsigned meeting, bool alone, uint64_t now);
 uint64_t flow_due(const flow *f);       /* when it may next send */
 bool flow_open(flow *f, uint64_t now);  /* whether it may send now */
 bool flow_full(const flow *f);          /* as much is in flight as may be: if it is due, it is time to ask, and then to give up */
+bool flow_asks(const flow *f, uint64_t now); /* of one that is due: whether it is time to ask */
+void flow_asked(flow *f, uint64_t now);
 void flow_give_up(flow *f);             /* what is in flight is lost */
 /* Datagrams of a batch at that rate, at most: with those that have been sent ahead they fill no more than a queue may hold. */
 unsigned uplink_burst(const uplink *u, double rate, uint64_t due, uint64_t now);

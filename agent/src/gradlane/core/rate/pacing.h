@@ -5,7 +5,10 @@
 #ifndef GRADLANE_PACING_H
 #define GRADLANE_PACING_H
 
+#include <stdbool.h>
 #include <stdint.h>
+
+#include "base/batch.h"
 
 enum {
     PACKET = 1500,           /* bytes */
@@ -15,9 +18,21 @@ enum {
     REPORT_MOST = 1000,      /* us */
     STREAM_IDLE = 6000,      /* us without a slice after which a stream counts as over */
     BURST = 500,             /* us of its rate that a batch carries, and half of what a wake-up does, at most */
+    PATIENCE_MIN = 20,       /* us that a sleep costs */
+    CACHED = 1 << 19,        /* bytes in flight into a host whose processor is the limit: more would leave the cache unread; */
+    STREAM_LEAST = 72 << 10, /* but so many of each stream: more than a batch, so that what answers to one goes with the next */
 };
 
 static const double USABLE = 0.98; /* of a link, so that a queue that has grown drains again */
+
+/* Whether from one batch to the next is less than a sleep costs: then the processor is the limit, and not the link. */
+static inline bool is_fast(double rate) { return 1.25 * GL_BATCH_BYTES < PATIENCE_MIN * rate; }
+
+/* Bytes of so many streams that may be in flight into a host whose sockets hold `held`; 0: no bound. */
+static inline double room_at(double rate, uint64_t held, double streams) {
+    const double least = streams * STREAM_LEAST, most = least > CACHED ? least : CACHED;
+    return is_fast(rate) && most < (double)held ? most : (double)held;
+}
 
 /* us of what is due that a wake-up sends: a second batch of a flow is among that if the queue time has room for it. Where a
  * packet takes longer, each is sent when it is due. */

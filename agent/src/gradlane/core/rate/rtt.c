@@ -7,10 +7,21 @@
 
 static const uint32_t RTT_MAX = 100000; /* us, at most; a host that slept is no queue */
 
-void rtt_start(rtt *r) { r->srtt = INITIAL_RTT, r->base[0] = r->base[1] = UINT32_MAX; }
+void rtt_start(rtt *r) {
+    r->srtt = INITIAL_RTT, r->variation = INITIAL_RTT / 8;
+    r->base[0] = r->base[1] = UINT32_MAX;
+}
+
+/* As RFC 6298 has it; but a first sample that is long may be a queue. */
+static void smooth(rtt *r, uint32_t sample) {
+    const bool first = r->base[0] == UINT32_MAX && sample < r->srtt;
+    const uint32_t off = sample > r->srtt ? sample - r->srtt : r->srtt - sample;
+    r->variation = first ? sample / 2 : (3 * r->variation + off) / 4;
+    r->srtt = first ? sample : (7 * r->srtt + sample) / 8;
+}
 
 uint32_t rtt_sample(rtt *r, uint32_t sample, uint32_t there, bool hidden, uint64_t now) {
-    r->srtt = (7 * r->srtt + (sample < RTT_MAX ? sample : RTT_MAX)) / 8;
+    smooth(r, sample < RTT_MAX ? sample : RTT_MAX);
     if (sample > RTT_MAX) return NO_QUEUE;
     if (now >= r->base_until) {
         const bool outdated = now >= r->base_until + BASE_LIFE;

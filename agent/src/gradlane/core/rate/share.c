@@ -2,6 +2,7 @@
  *
  * What all the streams that come into a host's port may have, as in RCP (Dukkipati, 2007).
  */
+#include "rate/lock.h"
 #include "rate/pacing.h"
 #include "rate/tenant.h"
 
@@ -38,23 +39,33 @@ static unsigned count_streams(tenant *t, uint64_t now) {
 }
 
 /* A stream more fills the port's buffer within milliseconds. */
-void share_grow(tenant *t, uint64_t now) {
+static void grow(tenant *t, uint64_t now) {
     const unsigned streams = count_streams(t, now);
     if (streams <= t->streams) return;
     t->streams = streams;
     tell_all(t);
 }
 
+void share_grow(tenant *t, uint64_t now) {
+    now = port_enter(t->port, now);
+    grow(t, now);
+    port_unlock(t->port);
+}
+
 void share_expect(tenant *t, unsigned rank, bool multicast, uint64_t now) {
     sharer *s = sharer_of(t, rank, multicast);
+    now = port_enter(t->port, now);
     if (rank != t->rank && s->active_until < now + STREAM_IDLE) set_end(t, s, now + STREAM_IDLE);
+    port_unlock(t->port);
 }
 
 void share_end(tenant *t, unsigned rank) {
     sharer *s = sharer_of(t, rank, false);
+    port_lock(t->port);
     if (s->active_until && t->streams > 1) t->streams--, tell_all(t);
     s->active_until = 0;
     heap_remove(&t->active, &s->active);
+    port_unlock(t->port);
 }
 
 /* The weight of the jobs that something comes in of; their `streams` are counted anew. */
@@ -78,7 +89,7 @@ static bool count_stream(tenant *t, sharer *s, bool end, uint64_t now) {
     t->heard = now;
     if (known) return false;
     if (!job_known) t->streams = 0;
-    share_grow(t, now);
+    grow(t, now);
     if (now - port->window_start > STREAM_IDLE) {
         port->weight = t->weight;
         port->share = USABLE * port->rate / port->weight;
@@ -100,10 +111,9 @@ static bool count_stream(tenant *t, sharer *s, bool end, uint64_t now) {
 
 /* What a weight of one is told follows what the port has to spare, so streams that wait for something else leave their part
  * to the others; never below the equal part. */
-void share_count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t bytes, uint64_t now) {
+static void count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t bytes, uint64_t now) {
     gl_port *port = t->port;
     const double usable = USABLE * port->rate;
-    meter_count(&t->in, bytes, meter_window(t), now);
     if (count_stream(t, sharer_of(t, rank, multicast), end, now)) {
         port->window_start = now, port->window_bytes = bytes;
         return;
@@ -130,14 +140,23 @@ void share_count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t by
         tell_all_jobs(port);
 }
 
-uint32_t share_room(const tenant *t) {
+static uint32_t room_of(const tenant *t) {
     const gl_port *port = t->port;
     if (!port->receive_bytes) return UINT32_MAX;
-    const double room = (double)port->receive_bytes * t->weight / port->weight / t->streams;
+    const double room = room_at(port->rate, port->receive_bytes, t->streams) * t->weight / port->weight / t->streams;
     return room < UINT32_MAX ? (uint32_t)room : UINT32_MAX;
 }
 
-double share_of(const tenant *t) {
+static double share_of(const tenant *t) {
     const double share = t->port->share * t->weight / t->streams;
     return share > USABLE * t->rate ? USABLE * t->rate : share;
+}
+
+allotment share_count(tenant *t, unsigned rank, bool multicast, bool end, uint32_t bytes, uint64_t now) {
+    meter_count(&t->in, bytes, meter_window(t), now);
+    now = port_enter(t->port, now);
+    count(t, rank, multicast, end, bytes, now);
+    const allotment found = {.share = share_of(t), .room = room_of(t), .news = t->news};
+    port_unlock(t->port);
+    return found;
 }

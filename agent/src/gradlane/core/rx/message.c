@@ -11,23 +11,27 @@
 
 enum { GUARANTEED = 16 }; /* slices of each contribution to a node that are kept however short memory is */
 
-void rx_keep(job *j, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length) {
-    if (!m->kept) m->kept = calloc(m->slices, sizeof *m->kept);
-    slot *s = m->kept ? slot_of_payload(j, payload) : NULL;
-    if (!s) {
-        j->failed = true;
-        return;
-    }
-    m->kept[slice] = s;
+slot *rx_keep(job *j, const uint8_t *payload, uint32_t length) {
+    slot *s = slot_of_payload(j, payload);
+    if (!s) return j->failed = true, NULL;
     if (!j->holds) {
         put16(s->header + GL_AT_LENGTH, (uint16_t)length);
         memcpy(s->bytes, payload, length);
     }
     j->kept += j->config.slice_bytes;
+    return s;
+}
+
+void rx_keep_early(job *j, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length) {
+    if (!m->kept && !(m->kept = calloc(m->slices, sizeof *m->kept)))
+        j->failed = true;
+    else
+        m->kept[slice] = rx_keep(j, payload, length);
 }
 
 void rx_detach(job *j, rx_message *m) {
-    for (uint32_t i = 0; m->kept && i < m->slices; i++) rx_drop(j, m, i);
+    for (uint32_t i = 0; m->kept && i < m->slices; i++)
+        if (m->kept[i]) rx_drop(j, m->kept[i]);
     free(m->kept);
     m->kept = NULL, m->link = NULL, m->operation = NULL;
 }

@@ -10,8 +10,8 @@
 #include "rx/message.h"
 
 enum {
-    REORDER_MIN = 300,  /* us */
-    BACKOFF_MAX = 3,    /* doublings of the time from one BITMAP to the next */
+    REORDER_MIN = 50,   /* us */
+    BACKOFF_MAX = 5,    /* doublings of the time from one BITMAP to the next */
     MEMORY_WAIT = 1000, /* us until a message that there was no memory for is looked at again */
 };
 
@@ -45,8 +45,9 @@ void rx_drop_source(rx *x, unsigned rank) {
 }
 
 static uint32_t reorder_delay(const rx *x, unsigned rank) {
-    const uint32_t half = x->job->rtts[rank].srtt / 2;
-    return half > REORDER_MIN ? half : REORDER_MIN;
+    const rtt *path = &x->job->rtts[rank];
+    const uint32_t spread = rtt_spread(path, path->srtt / 2);
+    return spread > REORDER_MIN ? spread : REORDER_MIN;
 }
 
 /* From now on holes are holes, and not waited for any longer. */

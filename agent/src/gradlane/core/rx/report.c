@@ -26,7 +26,7 @@ void report_arrivals(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, u
         end |= h[GL_AT_FLAGS] & GL_FLAG_END;
     }
     h -= segment;
-    share_count(t, source, multicast, end, bytes + count * FRAME_OVERHEAD, now);
+    const allotment its = share_count(t, source, multicast, end, bytes + count * FRAME_OVERHEAD, now);
     const uint32_t marked = congested ? count : 0;
     in->received += count, in->marked += marked;
     j->statistics.ecn_marked += marked;
@@ -34,17 +34,16 @@ void report_arrivals(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, u
     c->ecn_marked += marked, c->bytes_received += bytes;
     if (!in->unreported) in->since = now;
     in->unreported += count;
-    const uint32_t room = share_room(t);
     const bool many = in->unreported >= REPORT_EVERY && now - in->reported_at >= REPORT_LEAST;
     sharer *told = sharer_of(t, source, multicast);
-    if (!many && !end && told->told == t->news &&
-        now - in->since < REPORT_MOST && (uint64_t)in->unreported * segment < room / 4) return;
+    if (!many && !end && told->told == its.news &&
+        now - in->since < REPORT_MOST && (uint64_t)in->unreported * segment < its.room / 4) return;
     in->unreported = 0, in->reported_at = now;
-    told->told = t->news;
+    told->told = its.news;
     uint8_t payload[GL_REPORT];
     put32(payload + GL_REPORT_AT_RECEIVED, in->received);
-    put32(payload + GL_REPORT_AT_SHARE, (uint32_t)(share_of(t) * 8e3));
-    put32(payload + GL_REPORT_AT_ROOM, room), put32(payload + GL_REPORT_AT_CLOCK, (uint32_t)now);
+    put32(payload + GL_REPORT_AT_SHARE, (uint32_t)(its.share * 8e3));
+    put32(payload + GL_REPORT_AT_ROOM, its.room), put32(payload + GL_REPORT_AT_CLOCK, (uint32_t)now);
     put64(payload + GL_REPORT_AT_MARKED, ways_passed(in->passed));
     put16(payload + GL_REPORT_AT_MARKED, (uint16_t)(repair << GL_MARKED_BITS | (in->marked & MARKED_MASK)));
     memset(in->passed, 0, sizeof in->passed);

@@ -27,7 +27,7 @@ struct rx_message {
     uint64_t began;  /* when the first of it came, us */
     uint64_t *arrived;
     uint64_t *cut;   /* the trimmed ones; NULL: none yet */
-    slot **kept;     /* by slice: contributions that wait for others; NULL: none yet */
+    slot **kept;     /* by slice: what has come before its link was known; NULL: nothing has */
 };
 
 /* Of a stream that comes in. */
@@ -63,15 +63,14 @@ void report_arrivals(rx *x, unsigned source, const uint8_t *h, uint32_t bytes, u
 
 /* There may be room now for what there was none. */
 void rx_resume(rx *x, rx_message *m, uint64_t now);
-/* Keeps a contribution that has to wait; where memory is out, the job ends. */
-void rx_keep(job *j, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length);
-/* Drops it, if it is kept. */
-static inline void rx_drop(job *j, rx_message *m, uint32_t slice) {
-    if (!m->kept || !m->kept[slice]) return;
+/* Keeps a contribution that has to wait. NULL: memory is out, and the job ends. */
+slot *rx_keep(job *j, const uint8_t *payload, uint32_t length);
+static inline void rx_drop(job *j, slot *s) {
     j->kept -= j->config.slice_bytes;
-    slot_free(&j->pool, m->kept[slice]);
-    m->kept[slice] = NULL;
+    slot_free(&j->pool, s);
 }
+/* The same of a message whose link is not known yet. */
+void rx_keep_early(job *j, rx_message *m, uint32_t slice, const uint8_t *payload, uint32_t length);
 /* Its operation is over, or does not take it; what is kept of it is dropped. */
 void rx_detach(job *j, rx_message *m);
 /* Frees it: what still comes of it is as new. No operation may know it any more. */

@@ -20,7 +20,7 @@ void closing_begin(stream *s, uint32_t step) {
     if (!s->members) return;
     memset(s->members, 0, 2 * s->window * sizeof *s->members);
     s->reach = first_number(s, step) - 1, s->epoch = 0;
-    for (unsigned k = 0; k < GL_MAX_SUM_WORKERS; k++) s->seen[k] = s->reach;
+    for (unsigned k = 0; k < GL_SUM_MEMBERS; k++) s->seen[k] = s->reach;
 }
 
 bool closing_lets_send(const stream *s, uint32_t number) {
@@ -44,7 +44,7 @@ static uint32_t seen_before(const stream *s, uint32_t step, uint32_t number, uin
 bool closing_begins(const gl_config *c, stream *s, flight *f) {
     part *p = &s->parts[f->part];
     if (!p->budget || !is_closer(c, s, p) || !datagram_of(s, f)[GL_HEADER + GL_SUM_AT_EPOCH]) return false;
-    const uint32_t others = seen_before(s, p->step, f->number, all_workers(c)) & ~(1u << c->rank);
+    const uint32_t others = seen_before(s, p->step, f->number, all_workers(c)) & ~only(c, c->rank);
     for (uint32_t left = others & ~f->may_miss; left; left &= left - 1) {
         const unsigned rank = (unsigned)__builtin_ctz(left);
         if (p->missing[rank] < p->budget) p->missing[rank]++, f->may_miss |= 1u << rank;
@@ -54,7 +54,7 @@ bool closing_begins(const gl_config *c, stream *s, flight *f) {
 
 bool closing_awaited(const gl_config *c, const stream *s, const flight *f) {
     const part *p = &s->parts[f->part];
-    return p->missing[c->rank] < p->budget && datagram_of(s, f)[GL_HEADER + GL_SUM_AT_EPOCH] && !is_closer(c, s, p);
+    return p->budget && p->missing[c->rank] < p->budget && datagram_of(s, f)[GL_HEADER + GL_SUM_AT_EPOCH] && !is_closer(c, s, p);
 }
 
 bool closing_permits(const gl_config *c, const stream *s, const flight *f, uint32_t members) {

@@ -2,13 +2,23 @@
  *
  * A slice may be summed without some workers, within the loss budget of each. For each message one worker, its closer, tells
  * the switch who may be missing, when the slice seems lost. All count for themselves who is missing.
+ *
+ * Sets of workers are those of `members`: of more than GL_SUM_MEMBERS there are all, and nobody.
  */
 #ifndef GRADLANE_CLOSING_H
 #define GRADLANE_CLOSING_H
 
 #include "sums/stream.h"
 
-static inline uint32_t all_workers(const gl_config *c) { return UINT32_MAX >> (32 - c->workers); }
+static inline bool has_bits(const gl_config *c) { return c->workers <= GL_SUM_MEMBERS; }
+static inline uint32_t all_workers(const gl_config *c) {
+    return UINT32_MAX >> (has_bits(c) ? GL_SUM_MEMBERS - c->workers : 0);
+}
+static inline uint32_t only(const gl_config *c, unsigned rank) { return has_bits(c) ? 1u << rank : UINT32_MAX; }
+static inline bool is_among(const gl_config *c, uint32_t workers, unsigned rank) { return workers & only(c, rank); }
+static inline unsigned how_many(const gl_config *c, uint32_t workers) {
+    return workers == all_workers(c) ? c->workers : (unsigned)__builtin_popcount(workers);
+}
 static inline unsigned closer_of(const gl_config *c, const stream *s, const part *p) {
     return (unsigned)((s->tensor + (uint64_t)p->step) % c->workers);
 }

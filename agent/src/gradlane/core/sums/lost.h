@@ -9,7 +9,7 @@
 
 /* When a slice that is in flight is given up for its age. */
 uint64_t lost_at(const stream *s, const flight *f);
-/* A slice's sum has come. `asked`: because this rank has sent the slice again. */
-void lost_learn(sums *x, stream *s, const flight *f, bool asked, uint64_t now);
+/* A slice's sum has come. `repaired`: because somebody has sent the slice again; `asked`: this rank has. */
+void lost_learn(sums *x, stream *s, const flight *f, bool repaired, bool asked, uint64_t now);
 
 #endif

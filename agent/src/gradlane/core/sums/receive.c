@@ -35,7 +35,7 @@ static bool fits(const gl_config *c, const stream *s, const flight *f, const uin
     return bytes == f->length && get16(h + GL_AT_TENSOR) == p->is.tensor && get32(h + GL_AT_STEP) == p->step &&
            get16(h + GL_AT_SLICE) == f->slice && get16(h + GL_AT_SLICES) == p->slices &&
            sum[GL_SUM_AT_EXPONENT] == (uint8_t)s->exponents[p->first + f->slice] &&
-           members >> closer_of(c, s, p) & 1 &&
+           is_among(c, members, closer_of(c, s, p)) &&
            get16(sum + GL_SUM_AT_SLOT) == s->tensor * 2 * s->window + f->number % (2 * s->window);
 }
 
@@ -49,13 +49,13 @@ static void keep(stream *s, const part *p, const flight *f, uint32_t missing) {
 }
 
 /* What its coming tells of the network. */
-static void learn(sums *x, stream *s, const flight *f, bool asked, bool congested, uint64_t now) {
-    if (!f->repaired) rtt_sample(&s->rtt, (uint32_t)(now - f->sent_at), 0, false, now);
+static void learn(sums *x, stream *s, const flight *f, bool repaired, bool asked, bool congested, uint64_t now) {
+    if (!f->repaired && !repaired) rtt_sample(&s->rtt, (uint32_t)(now - f->sent_at), 0, false, now);
     if (congested) stream_slow_down(s, now), x->job->statistics.ecn_marked++;
     if (s->allowed < s->window) s->allowed += 1 / s->allowed;
     if (s->allowed > s->window) s->allowed = s->window;
     s->backoff = 0, s->progress_at = now;
-    lost_learn(x, s, f, asked, now);
+    lost_learn(x, s, f, repaired, asked, now);
 }
 
 /* Nothing that was awaited. */
@@ -63,7 +63,7 @@ static void count_other(sums *x, const stream *s, const flight *f, const uint8_t
     gl_statistics *count = &x->job->statistics;
     const bool past = s->sequence && (int32_t)(get32(h + GL_AT_MESSAGE) - f->number) <= 0;
     /* Others may be ahead of who is left out. */
-    const bool without = !(get32(h + GL_HEADER + GL_SUM_AT_MEMBERS) >> x->job->config.rank & 1);
+    const bool without = !is_among(&x->job->config, get32(h + GL_HEADER + GL_SUM_AT_MEMBERS), x->job->config.rank);
     *(past || without ? &count->sums_duplicate : &count->sums_refused) += 1;
 }
 
@@ -86,19 +86,19 @@ bool sums_receive(sums *x, const uint8_t *h, uint32_t bytes, bool congested, uin
     if (f->number != get32(h + GL_AT_MESSAGE) || f->state == FREE) return count_other(x, s, f, h), false;
     part *p = &s->parts[f->part];
     const uint32_t slice = f->slice, n = elements_of(c, p, slice), members = get32(h + GL_HEADER + GL_SUM_AT_MEMBERS);
-    const uint32_t zero = (uint32_t)__builtin_popcount(members) * gl_lane_limit(c->sums.lanes, c->workers);
+    const uint32_t zero = how_many(c, members) * gl_lane_limit(c->sums.lanes, c->workers);
     const int64_t most = fits(c, s, f, h, bytes) ? gl_from_lanes(integers, lanes, c->sums.lanes, zero, n) : -1;
     if (most < 0) return count->sums_refused++, false;
     if (!closing_permits(c, s, f, members)) return count->sums_over_budget++, false;
     closing_came(c, s, f, members, h[GL_HEADER + GL_SUM_AT_EPOCH]);
     keep(s, p, f, all_workers(c) & ~members);
-    if (!(members >> c->rank & 1)) part_owe(x, s, p, slice);
+    if (!is_among(c, members, c->rank)) part_owe(x, s, p, slice);
     if (members != all_workers(c) && is_closer(c, s, p)) count->sums_closed++;
     const flight was = *f;
     flight_move(s, f, FREE);
     /* It has the headers of the contribution that has brought it. */
-    const bool asked = get_source(h) == c->rank && (h[0] & 15) == GL_KIND_REPAIR;
-    learn(x, s, &was, asked, congested, now);
+    const bool repaired = (h[0] & 15) == GL_KIND_REPAIR;
+    learn(x, s, &was, repaired, repaired && get_source(h) == c->rank, congested, now);
     meter_count(&x->job->tenant.in, bytes + FRAME_OVERHEAD, meter_window(&x->job->tenant), now);
     count->sums_received++;
     part_take(x, s, p, slice, integers, most);

@@ -11,6 +11,8 @@
  */
 #include "sums/remind.h"
 
+#include "sums/closing.h"
+
 enum { TIMES = 2 };
 
 /* The first slice that others may lack. */
@@ -36,10 +38,10 @@ void remind(stream *s, uint32_t step) {
 
 const uint8_t *next_reminder(const stream *s) { return s->reminding ? contribution_of(s, s->reminder) : NULL; }
 
-const uint8_t *take_reminder(stream *s, unsigned rank) {
+const uint8_t *take_reminder(const gl_config *c, stream *s) {
     uint8_t *h = contribution_of(s, s->reminder);
     *h = GL_VERSION << 4 | GL_KIND_REPAIR;
-    put32(h + GL_HEADER + GL_SUM_AT_MEMBERS, 1u << rank);
+    put32(h + GL_HEADER + GL_SUM_AT_MEMBERS, only(c, c->rank));
     find(s, s->reminder + 1);
     return h;
 }

@@ -12,6 +12,6 @@ void remind(stream *s, uint32_t step);
 /* The next one's datagram; NULL: none is to be sent. */
 const uint8_t *next_reminder(const stream *s);
 /* Takes it, and makes it one. */
-const uint8_t *take_reminder(stream *s, unsigned rank);
+const uint8_t *take_reminder(const gl_config *c, stream *s);
 
 #endif

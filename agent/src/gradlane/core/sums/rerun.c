@@ -52,7 +52,7 @@ static void tell_missing(sums *x, stream *s, part *p, uint64_t now) {
 
 /* The worker of which too much would be missing, or which some have in a sum and others not; `workers`: there is none. */
 static unsigned find_offender(const gl_config *c, const stream *s, const part *p) {
-    uint32_t missing[GL_MAX_SUM_WORKERS] = {0};
+    uint32_t missing[GL_SUM_MEMBERS] = {0};
     for (uint32_t i = 0; i < p->slices; i++) {
         const uint32_t told = told_of(p, i) & all_workers(c);
         const uint32_t differs = has_sum(s, p, i) ? told ^ s->missing[p->first + i] : 0;
@@ -75,7 +75,7 @@ static void contribute(sums *x, stream *s, part *p, uint64_t now) {
         int32_t *integers = p->integers + (uint64_t)i * per_slice(c);
         const uint64_t at = (uint64_t)i * per_slice(c) * gl_element_bytes(s->element_type);
         const uint32_t n = elements_of(c, p, i);
-        const bool without = told_of(p, i) >> c->rank & 1, has = has_sum(s, p, i);
+        const bool without = is_among(c, told_of(p, i), c->rank), has = has_sum(s, p, i);
         if (without)
             memset(integers, 0, n * sizeof *integers);
         else if (has)

@@ -91,7 +91,7 @@ static uint32_t next_length(const gl_config *c, const stream *s) {
 static const uint8_t *take(sums *x, stream *s, uint64_t now) {
     gl_statistics *count = &x->job->statistics;
     flight *f = flight_first(s, LOST);
-    if (next_reminder(s)) return count->sums_repaired++, take_reminder(s, x->job->config.rank);
+    if (next_reminder(s)) return count->sums_repaired++, take_reminder(&x->job->config, s);
     if (f) {
         *datagram_of(s, f) = GL_VERSION << 4 | GL_KIND_REPAIR;
         put32(datagram_of(s, f) + GL_HEADER + GL_SUM_AT_MEMBERS, f->may_miss);
@@ -123,7 +123,7 @@ int sums_transmit(sums *x, gl_batch *b, uint64_t now) {
     rerun_work(x, now);
     stream *s = most_urgent(x);
     if (!s || !port_take(&j->tenant, now)) return 0;
-    const unsigned limit = uplink_burst(&j->uplink, j->uplink.rate, j->tenant.port->next_send, now);
+    const unsigned limit = uplink_burst(&j->uplink, j->uplink.rate, port_free_at(j->tenant.port), now);
     double bytes = 0;
     for (bool shorter = false; b->datagrams < limit && !shorter && (s = most_urgent(x));)
         while (may_send(s) && b->datagrams < limit && !shorter) {
@@ -141,7 +141,7 @@ bool sums_waiting(const sums *x) { return most_urgent(x); }
 
 uint64_t sums_deadline(const sums *x) {
     if (x->pending) return 0;
-    return sums_waiting(x) ? x->job->tenant.port->next_send : UINT64_MAX;
+    return sums_waiting(x) ? port_free_at(x->job->tenant.port) : UINT64_MAX;
 }
 
 uint64_t sums_patience(const sums *x) {

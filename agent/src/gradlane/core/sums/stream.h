@@ -35,7 +35,7 @@ typedef struct {
     uint64_t since;
     gl_submission is;
     uint32_t budget;        /* slices of a step whose sums a worker may be missing in */
-    uint32_t missing[GL_MAX_SUM_WORKERS]; /* by rank: those it is missing in; at the closer also those that it may be */
+    uint32_t missing[GL_SUM_MEMBERS]; /* by rank: those it is missing in; at the closer also those that it may be */
     rerun_stage rerun;
     bool next;              /* another step is to be done again when the operation in flight is over */
     /* While a step is done again: by slice who is missing in its sum, lower and upper 16 bits; then by element. */
@@ -75,7 +75,7 @@ typedef struct stream {
     uint32_t reminder;      /* the next one's slice */
     uint32_t *missing;      /* of these, who is not in their sums; NULL: the job has no budgets, nobody ever is */
     uint32_t *members;      /* by number modulo two windows: who is in its sum; 0: it has not come. NULL: as above */
-    uint32_t seen[GL_MAX_SUM_WORKERS], reach; /* the latest number in whose sum a worker is; the least of the others' */
+    uint32_t seen[GL_SUM_MEMBERS], reach; /* the latest number in whose sum a worker is; the least of the others' */
     uint8_t epoch;          /* of the switch, by the generation's first sum; 0: none has come */
     flight *flights;        /* by number modulo the window; then the heads of the lists */
     uint8_t *datagrams;     /* of these, `stride` apart */

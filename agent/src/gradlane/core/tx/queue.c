@@ -92,6 +92,7 @@ void activate(tx *x) {
             heap_remove(&x->waiting[tolerant], first);
             m->id = x->job->config.message_base + (x->next_sequence << x->job->stride_bits) + x->job->config.rank;
             m->active = true;
+            for (unsigned i = 0; i < m->targets; i++) m->target[i].probed = m->lane->flow.sequence;
             put32(m->header + GL_AT_MESSAGE, m->id);
             x->sent[x->next_sequence++ % RING] = m;
             queue_put(x->job, &m->lane->messages, &m->turn, key_of(x, m));

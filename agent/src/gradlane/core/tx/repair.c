@@ -15,22 +15,23 @@ enum { PROBE_WAIT_MAX = 100000 }; /* us */
 
 void arm_probe(tx *x, target *t, uint64_t now) {
     /* A PROBE overtakes slices that still queue, so it waits for the queues that the rate control allows. */
-    t->probe_wait = 2 * x->job->rtts[t->rank].srtt + (uint32_t)(x->job->uplink.queue_time / 2);
+    t->probe_wait = rtt_overdue(&x->job->rtts[t->rank]) + (uint32_t)(x->job->uplink.queue_time / 2);
     timer_set(x->job, &t->probe, now + t->probe_wait);
 }
 
-static void send_probe(tx *x, const target *t) {
+static void send_probe(tx *x, target *t) {
     uint8_t h[GL_HEADER];
+    t->probed = t->message->lane->flow.sequence;
     put_header(x, h, t->message, GL_KIND_PROBE, 0);
     if (t->message->sent == t->message->slices) h[GL_AT_FLAGS] |= GL_FLAG_END;
     send_control(x->job, t->rank, GL_KIND_PROBE, h, NULL, 0);
     x->job->statistics.probes_sent++;
 }
 
-void ask_receiver(tx *x, lane *l) {
-    l->flow.asked = true;
+void ask_receiver(tx *x, lane *l, uint64_t now) {
+    flow_asked(&l->flow, now);
     lane_changed(x, l);
-    const tx_message *m = find_sent(x, l->latest);
+    tx_message *m = find_sent(x, l->latest);
     /* Of several receivers one that does not answer would hold up the answers of the others. */
     if (m && m->lane == l && m->targets == 1 && !m->target[0].stopped) send_probe(x, &m->target[0]);
 }
@@ -49,7 +50,7 @@ static void on_answer(tx *x, const tx_message *m, unsigned source, bool has_all,
 void on_probe_due(tx *x, target *t, uint64_t now) {
     if (!t->repairs) {
         send_probe(x, t);
-        if (t->probe_wait < PROBE_WAIT_MAX) t->probe_wait = t->probe_wait * 3 / 2;
+        if (t->probe_wait < PROBE_WAIT_MAX) t->probe_wait += t->probe_wait / 4;
     }
     timer_set(x->job, &t->probe, now + t->probe_wait);
 }
@@ -79,22 +80,43 @@ void on_stop(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, uint
     activate(x);
 }
 
+static bool is_there(const uint8_t *bits, uint32_t slice) { return bits[slice >> 3] >> (slice & 7) & 1; }
+
+/* What of the first pass was sent before this slice is there or lost: a later one has arrived, or was asked for since then
+ * (as RACK, RFC 8985). However long the others take, they may be in a queue. */
+static uint32_t known_until(const tx *x, const target *t, const uint8_t *bits) {
+    const tx_message *m = t->message;
+    uint32_t known = receiver_of(x, m->lane, t->rank)->acknowledged;
+    if ((int32_t)(t->probed - known) > 0) known = t->probed;
+    for (uint32_t i = m->sent; i--;) {
+        const uint32_t slice = m->queue ? m->queue[i] : i;
+        if (!is_there(bits, slice)) continue;
+        return (int32_t)(m->flow_sequence[slice] - known) > 0 ? m->flow_sequence[slice] : known;
+    }
+    return known;
+}
+
 /* Repairs what a BITMAP misses beyond what it says may stay missing, the largest magnitudes first: the budget is for the
- * rest. Returns whether the receiver has all that was sent. */
-static bool queue_repairs(tx *x, target *t, const uint8_t *h, const uint8_t *bits, uint64_t now) {
+ * rest. Returns whether the receiver has all that was sent; `unknown`: whether something of the rest may still be on its way. */
+static bool queue_repairs(tx *x, target *t, const uint8_t *h, const uint8_t *bits, bool *unknown, uint64_t now) {
     const tx_message *m = t->message;
     const bool settled = h[GL_AT_FLAGS] & GL_FLAG_END; /* nothing of the first pass is in flight any more */
     const uint32_t told = get16(h + GL_AT_BUDGET), spare = told < m->budget ? told : m->budget;
-    const uint32_t in_flight = x->job->rtts[t->rank].srtt * 5 / 4;
+    const rtt *path = &x->job->rtts[t->rank];
+    const uint32_t in_flight = path->srtt + rtt_spread(path, path->srtt / 4), known = known_until(x, t, bits);
     uint16_t missing[GL_MAX_SLICES];
     uint32_t count = 0, outstanding = 0, by_magnitude[256] = {0};
     for (uint32_t i = 0; i < m->sent; i++) {
         const uint32_t slice = m->queue ? m->queue[i] : i;
-        const uint32_t last = t->repaired_at[slice] ? t->repaired_at[slice] : m->sent_at[slice];
-        if (bits[slice >> 3] >> (slice & 7) & 1) continue;
+        const bool repaired = t->repaired_at[slice];
+        if (is_there(bits, slice)) continue;
         outstanding++;
         if (test_bit(t->todo, slice)) continue;
-        if ((uint32_t)now - last < in_flight && !(settled && !t->repaired_at[slice])) continue;
+        if (!repaired && !settled && (int32_t)(m->flow_sequence[slice] - known) >= 0) {
+            *unknown = true;
+            continue;
+        }
+        if ((repaired || !settled) && (uint32_t)now - (repaired ? t->repaired_at : m->sent_at)[slice] < in_flight) continue;
         missing[count++] = (uint16_t)slice;
         by_magnitude[view_of(x, m, slice).magnitude]++;
     }
@@ -130,10 +152,12 @@ void on_bitmap(tx *x, unsigned source, const uint8_t *h, const uint8_t *bits, ui
             return;
         }
     }
-    const bool has_all = queue_repairs(x, t, h, bits, now);
+    bool unknown = false;
+    const bool has_all = queue_repairs(x, t, h, bits, &unknown, now);
     on_answer(x, m, source, has_all, now);
     if (m->sent < m->slices && has_all)
         timer_stop(x->job, &t->probe);
-    else if (m->sent == m->slices || is_set(&t->probe))
+    /* Only a PROBE tells of what is last in flight: BITMAPs that come more often than it is due must not put it off. */
+    else if (is_set(&t->probe) ? !unknown || t->repairs : m->sent == m->slices)
         arm_probe(x, t, now);
 }

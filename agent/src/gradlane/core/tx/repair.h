@@ -10,6 +10,6 @@
 /* A PROBE is due when the receiver should have answered. */
 void arm_probe(tx *x, target *t, uint64_t now);
 /* A full flow of which nothing was heard: its receiver is asked what has come. */
-void ask_receiver(tx *x, lane *l);
+void ask_receiver(tx *x, lane *l, uint64_t now);
 
 #endif

@@ -17,15 +17,15 @@
 
 enum {
     PATIENCE = 4, /* of the shortest round trip, and of what the sockets hold: for one part arrivals are not looked at */
-    PATIENCE_MIN = 20, PATIENCE_MAX = 600, /* us */
+    PATIENCE_MAX = 600, /* us */
 };
 
 /* A shorter datagram ends a UDP_SEGMENT batch, and a longer one can't follow. */
-static bool fits(const gl_batch *b, const view *v, unsigned limit) {
+static bool fits(const gl_batch *b, uint32_t bytes, unsigned limit) {
     if (!b->datagrams) return true;
     size_t tail = 0;
     for (int i = 1; i <= b->pieces[b->datagrams - 1]; i++) tail += b->iov[b->iov_count - i].iov_len;
-    return b->datagrams < limit && tail == b->segment && GL_HEADER + v->length <= b->segment;
+    return b->datagrams < limit && tail == b->segment && bytes <= b->segment;
 }
 
 /* Of the datagram that is being added. */
@@ -38,7 +38,7 @@ static void add_piece(gl_batch *b, const uint8_t *bytes, size_t length) {
 static bool add_slice(tx *x, gl_batch *b, const tx_message *m, unsigned kind, uint32_t slice, lane *l, unsigned limit) {
     job *j = x->job;
     const view v = view_of(x, m, slice);
-    if (!fits(b, &v, limit)) return false;
+    if (!fits(b, GL_HEADER + v.length, limit)) return false;
     uint8_t *h = v.header ? v.header : b->headers[b->datagrams];
     fill_header(h, m, kind, slice, &v);
     put_sender(h, lane_number(x, l) < j->ranks ? ways_take(&l->ways) : 0, j->config.rank);
@@ -151,6 +151,29 @@ static void send_controls(job *j, gl_batch *b) {
     mail_sent(j);
 }
 
+/* The lane to the first receiver of controls, if slices may go there just now. Where the processor is the limit a packet of
+ * their own costs more than the order of the lanes is worth, so these slices go before their turn, and a control behind them. */
+static lane *lane_of_mail(tx *x, uint64_t now) {
+    job *j = x->job;
+    lane *l = &x->lanes[j->mail_first - j->mail];
+    if (!is_fast(j->uplink.rate) || x->left_over) return NULL;
+    lane_first(x, now); /* looks at all that has changed */
+    return l->open && !flow_full(&l->flow) && port_take(&j->tenant, now) ? l : NULL;
+}
+
+/* Behind slices to the same receiver. One that has no room there goes next. */
+static void add_behind(tx *x, gl_batch *b) {
+    job *j = x->job;
+    mail *m = j->mail_first;
+    uint32_t used = 0;
+    size_t bytes = m->first->length;
+    for (int k = 0; k < b->iov_count; k++) bytes += b->iov[k].iov_len;
+    x->left_over = bytes > GL_BATCH_BYTES || !fits(b, m->first->length, GL_BATCH);
+    if (x->left_over) return;
+    add_control(j, b, m, &m->first, &used);
+    mail_sent(j);
+}
+
 /* On the wire. */
 static double batch_bytes(const gl_batch *b) {
     size_t bytes = (size_t)b->datagrams * FRAME_OVERHEAD;
@@ -163,43 +186,44 @@ int tx_transmit(tx *x, gl_batch *b, uint64_t now) {
     b->datagrams = 0, b->iov_count = 0;
     memset(b->pieces, 0, sizeof b->pieces);
     watch_window(x, now);
-    lane *l = j->mail_first ? NULL : lane_first(x, now);
-    for (; l && flow_full(&l->flow) && !l->flow.asked; l = lane_first(x, now)) ask_receiver(x, l);
-    if (j->mail_first) {
+    lane *l = j->mail_first ? lane_of_mail(x, now) : lane_first(x, now);
+    const bool behind = l && j->mail_first;
+    const uint64_t horizon = port_horizon(j->tenant.port, now);
+    for (; l && flow_asks(&l->flow, horizon); l = lane_first(x, now)) ask_receiver(x, l, horizon);
+    if (j->mail_first && !behind) {
         send_controls(j, b);
+        x->left_over = false;
         port_spend(j->tenant.port, batch_bytes(b), now);
         return b->datagrams;
     }
-    if (!l) return j->tenant.waits = false;
-    if (!port_take(&j->tenant, now)) return 0;
+    if (!l) return port_wait(&j->tenant, false), 0;
+    if (!behind && !port_take(&j->tenant, now)) return 0;
     flow_open(&l->flow, port_horizon(j->tenant.port, now)); /* it is; what nobody has answered to is lost */
     const unsigned limit = flow_burst(&l->flow, now);
     if (l->repairs.count)
         send_repairs(x, b, l, limit, now);
     else
         send_first_pass(x, b, l, limit, now);
+    j->statistics.datagrams_sent += b->datagrams;
+    b->to = (uint16_t)lane_number(x, l);
+    if (behind) add_behind(x, b);
     const double bytes = batch_bytes(b);
     flow_sent(&l->flow, bytes, now);
     lane_sent(x, l, now);
     port_sent(&j->tenant, bytes, x->open.count, now);
-    b->to = (uint16_t)lane_number(x, l);
-    j->statistics.datagrams_sent += b->datagrams;
     return b->datagrams;
 }
 
 uint64_t tx_deadline(const tx *x, uint64_t now) {
     if (x->job->mail_first) return now;
-    const gl_port *port = x->job->tenant.port;
-    const uint64_t lanes = lanes_due(x, now), due = lanes > port->next_send ? lanes : port->next_send;
-    return due > port_horizon(port, now) ? due : now;
+    return port_due(x->job->tenant.port, lanes_due(x, now), now);
 }
 
 uint64_t tx_patience(const tx *x, uint64_t now) {
     const uplink *u = &x->job->uplink;
     const heap_item *nearest = heap_first(&x->nearest);
     const double batch = 1.25 * GL_BATCH_BYTES / u->rate, held = (double)u->receive_bytes / PATIENCE / u->rate;
-    /* Where from one batch to the next is less than a sleep costs, it is none. */
-    if (batch < PATIENCE_MIN) return 0;
+    if (is_fast(u->rate)) return 0;
     /* What is sent soon does not wait for arrivals, so they may wait for it; on a fast link not for long. */
     const bool soon = lanes_wait(x) && tx_deadline(x, now) <= now + 2 * BURST;
     const double most = soon ? 2 * batch : batch < PATIENCE_MAX ? batch : PATIENCE_MAX;

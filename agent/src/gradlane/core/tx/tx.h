@@ -24,6 +24,7 @@ typedef struct {
     uint64_t *todo;        /* slices to repair; NULL before the first BITMAP */
     uint32_t *repaired_at, *repair_sequence;
     uint32_t probe_wait;
+    uint32_t probed;       /* what of the lane was sent before this slice has been asked for */
 } target;
 
 /* A flow, and what waits to be sent on it. */
@@ -35,6 +36,7 @@ struct lane {
     lane *next_changed;
     bool changed, open;           /* it is among those; its flow lets it send, and it is among these */
     bool busy;
+    uint32_t place;               /* in the round of the lanes */
     uint64_t idle_since;
     uint32_t backlog, begun;      /* slices to send; messages */
     uint32_t latest;              /* the message of the latest slice of a first pass */
@@ -63,7 +65,7 @@ typedef struct {
     lane *lanes;        /* by rank; then multicast */
     lane *changed;      /* since lanes were last looked at */
     heap due, open;     /* that have something to send: by when their flow lets them, those that it lets by their turn */
-    uint64_t turn;      /* the next one: of the lane of this number, modulo how many there are */
+    uint64_t turn;      /* the next one: of the lane in this place, modulo how many there are */
     heap nearest;       /* the lanes to other ranks by their round trip */
     uint32_t next_sequence, oldest_sequence, oldest_tolerant; /* of messages in flight; of those of them with a budget */
     uint64_t order;     /* counts what is queued */
@@ -72,6 +74,7 @@ typedef struct {
     timer window;       /* looks after those of them that wait for the window */
     uint64_t moved_at;  /* when a slice of one with a budget was last sent, us */
     uint32_t unstopped; /* messages that were started */
+    bool left_over;     /* a control found no room behind slices */
     gl_path **paths;    /* by rank: GL_PATHS of them, the latest first; NULL: no trace has come back yet */
 } tx;
 
