@@ -24,6 +24,7 @@ _EXAMPLES = """examples:
   python -m gradlane_sim run small                       32 hosts -> out/sim/report.html and result.json
   python -m gradlane_sim run study --seeds 1,2,3,4,5     the whole study; what has run before is not run again
   python -m gradlane_sim run study --only incast --arms gradlane-p0,gradlane-p3 --json -
+  python -m gradlane_sim table --seeds 1,2,3,4,5         the tables of docs/simulation.md, of what has run
   python -m gradlane_sim input study --only direct-144-100G --arms gradlane-p3 | sim/build/gradlane-sim
   python -m gradlane_sim input small --only incast --arms gradlane-p3 --pcap 31:1:server.pcap | sim/build/gradlane-sim
 """
@@ -41,11 +42,13 @@ def _parser() -> argparse.ArgumentParser:
         ("list", "print the scenarios and arms of a study"),
         ("input", "print the program's input for one case"),
         ("run", "run a study, and write its report"),
+        ("table", "print the tables of docs/simulation.md, of what is kept of runs"),
     ):
         command = commands.add_parser(name, help=does, description=does[0].upper() + does[1:] + ".")
-        command.add_argument("study", choices=sorted(studies.STUDIES), help="which study")
-        command.add_argument("--only", default="", help="scenarios whose names have this in them")
-        command.add_argument("--arms", default="", help="only these, e.g. gradlane-p0,gradlane-p3")
+        if name != "table":
+            command.add_argument("study", choices=sorted(studies.STUDIES), help="which study")
+            command.add_argument("--only", default="", help="scenarios whose names have this in them")
+            command.add_argument("--arms", default="", help="only these, e.g. gradlane-p0,gradlane-p3")
         command.add_argument("--seeds", type=_numbers, default=(1,), help="e.g. 1,2,3; default: 1")
         if name == "input":
             command.add_argument(
@@ -55,10 +58,13 @@ def _parser() -> argparse.ArgumentParser:
             command.add_argument(
                 "--processes", type=int, default=os.cpu_count() or 1, help="at a time; default: as many as CPUs"
             )
+            command.add_argument("--json", metavar="FILE", help="write the figures there, too; - is standard output")
+        if name == "table":
+            command.add_argument("--into", type=Path, metavar="PAGE", help="put them between its markers instead")
+        if name in ("run", "table"):
             command.add_argument(
                 "--out", type=Path, default=Path("out/sim"), help="folder of the report; default: out/sim"
             )
-            command.add_argument("--json", metavar="FILE", help="write the figures there, too; - is standard output")
             command.add_argument(
                 "--program", type=Path, default=program.DEFAULT, help="default: sim/build/gradlane-sim"
             )
@@ -132,6 +138,25 @@ def _run(options: argparse.Namespace) -> int:
     return 1 if broken else 0
 
 
+def _table(options: argparse.Namespace) -> int:
+    from gradlane_sim.report import markdown
+
+    scenarios = {it.name: it for it in (*studies.small(), *studies.study())}
+    work = Work(program.Program(options.program), options.out / "kept")
+    asked = dict.fromkeys(it for table in markdown.TABLES.values() for it in table.asked)
+    outcomes: list[Outcome] = []
+    for name, arm in asked:
+        cases = [it for it in scenarios[name].cases(options.seeds) if it.arm.name == arm]
+        outcomes += [kept for it in cases if (kept := work.kept(it))]
+    found = markdown.found_of(scenarios, outcomes)
+    tables = {name: markdown.render(table.lines(found)) for name, table in markdown.TABLES.items()}
+    if options.into:
+        options.into.write_text(markdown.replaced(options.into.read_text(), tables))
+    else:
+        print("\n\n".join(tables.values()))
+    return 0
+
+
 class _Bar:
     """A line that says how much is done, and how long the rest will take."""
 
@@ -172,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 raise SimulationError(f"{len(cases)} cases are meant; say which one by --only, --arms and --seeds")
             print(json.dumps(document(replace(cases[0].specification, capture=options.pcap))))
             return 0
-        return _run(options)
+        return _table(options) if options.command == "table" else _run(options)
     except (SimulationError, GradlaneError) as problem:
         print(f"gradlane_sim: error: {problem}", file=sys.stderr)
         return 2

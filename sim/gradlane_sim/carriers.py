@@ -11,7 +11,9 @@ _MSS = 1460
 class Gradlane:
     """Gradlane's engines and switches. `push`, `pull`: the tolerated loss; 0 is its lossless mode. `droppable`: which
     part of a message, the smallest gradients, switches may drop under congestion. `slots`: of a switch's budget
-    registers, for the job: a power of two."""
+    registers, for the job: a power of two. Where switches sum (a job's algorithm is "switch"): `lanes` on the wire,
+    slices of a tensor on their way, and slots of the job; `known`: of a step before the first one all know how large
+    gradients are."""
 
     push: float = 0.0
     pull: float = 0.0
@@ -21,6 +23,10 @@ class Gradlane:
     slots: int = 65536
     slot_base: int = 0
     slice_bytes: int = 1432
+    lanes: str = "int16"
+    sum_window: int = 64
+    sum_slots: int = 1024
+    known: bool = False
     kind: ClassVar[str] = "gradlane"
 
     @property

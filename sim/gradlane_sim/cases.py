@@ -10,11 +10,13 @@ from gradlane_sim.specification import Specification
 
 @dataclass(frozen=True)
 class Arm:
-    """Who carries the gradients. `subject`: Gradlane; others are what it is compared with."""
+    """Who carries the gradients. `subject`: Gradlane; others are what it is compared with. `setting`: that of the sweep
+    which a rival has in place of its own."""
 
     name: str
     summary: str
     subject: bool = False
+    setting: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,20 @@ def document(specification: Specification) -> Json:
     fabric, seed = specification.fabric, specification.seed
     try:
         parsed = {
-            job.id: job_files.parse(job, fabric) for job in specification.jobs if isinstance(job.carrier, Gradlane)
+            job.id: job_files.parse(job, fabric, fabric_files.racks(fabric, job.members[: job.workers]))
+            for job in specification.jobs
+            if isinstance(job.carrier, Gradlane)
         }
         # Rivals alone have switches of their own, without the controller's virtual queues.
-        policies = tables.policies(fabric_files.parse(fabric), parsed.values()) if parsed else []
+        sums = any(job.algorithm == "switch" for job in specification.jobs)
+        policies = tables.policies(fabric_files.parse(fabric, sums), parsed.values()) if parsed else []
         shape = fabric_files.to_json(fabric)
     except GradlaneError as problem:
         raise SpecificationError(str(problem)) from None
     jobs: list[Json] = []
     for job in specification.jobs:
         carrier = job.carrier
-        told = job_files.carrier(parsed[job.id]) if isinstance(carrier, Gradlane) else carrier.to_json()
+        told = job_files.carrier(parsed[job.id], carrier.known) if isinstance(carrier, Gradlane) else carrier.to_json()
         jobs.append({**job.to_json(seed + job.id), "carrier": told})
     found: Json = {"seed": seed, "limit": specification.limit, "fabric": shape, "policies": policies, "jobs": jobs}
     if specification.background:

@@ -8,3 +8,9 @@ class SimulationError(Exception):
 
 class SpecificationError(SimulationError):
     """What is to be simulated makes no sense."""
+
+
+def need(holds: bool, what: str) -> None:
+    """Raises SpecificationError."""
+    if not holds:
+        raise SpecificationError(what)

@@ -4,10 +4,12 @@ it."""
 
 import functools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from gradlane.job.racks import Racks
 from gradlane.units import format_rate
 from gradlane_controller.network import fabric_file
+from gradlane_controller.network import racks as network
 from gradlane_controller.network.fabric import Fabric as Described
 from gradlane_controller.network.topology import whole
 from gradlane_controller.policy import spreading
@@ -15,6 +17,8 @@ from gradlane_sim.job_files import address
 from gradlane_sim.specification import Fabric, Json, Link
 
 _Numbered = tuple[Link, tuple[int, int]]
+# A host's number and this one make its gateway's.
+_GATEWAYS = 1 << 16
 
 
 def numbered(fabric: Fabric) -> Iterator[_Numbered]:
@@ -31,15 +35,16 @@ def name(fabric: Fabric, node: int) -> str:
     return f"h{node}" if node < fabric.hosts else f"s{node - fabric.hosts}"
 
 
-def text(fabric: Fabric) -> str:
-    """The fabric file. Hosts stand in the order of their numbers."""
+def text(fabric: Fabric, sums: bool = False) -> str:
+    """The fabric file. Hosts stand in the order of their numbers. `sums`: switches sum, from addresses of their own."""
     lines: list[str] = []
     for number, node in enumerate(range(fabric.hosts, fabric.nodes), 1):
         lines += ["[[switch]]", f'name = "{name(fabric, node)}"', f"device_id = {number}"]
         lines += [f'address = "127.0.0.1:{number}"', 'target = "gradlane-switch"']
+        lines += ["aggregation = true"] if sums else []
     ports: dict[int, list[str]] = {}
     for link, (at_a, at_b) in numbered(fabric):
-        common = [f'rate = "{format_rate(link.rate)}"', f'buffer = "{link.buffer}B"']
+        common = [f'rate = "{format_rate(link.file_rate)}"', f'buffer = "{link.buffer}B"']
         a, b = (name(fabric, node) for node in (link.a, link.b))
         if min(link.a, link.b) >= fabric.hosts:
             lines += ["[[link]]", f'ends = ["{a}:{at_a}", "{b}:{at_b}"]', *common]
@@ -54,15 +59,22 @@ def text(fabric: Fabric) -> str:
             f'mac = "{macs[0]}"',
         ]
         ports[host] += [f'host_mac = "{macs[1]}"', f'address = "{address(host)}"', *common]
+        ports[host] += [f'gateway = "{address(host + _GATEWAYS)}"'] if sums else []
     for host in range(fabric.hosts):
         lines += ports[host]
     return "\n".join(lines) + "\n"
 
 
 @functools.lru_cache(maxsize=4)
-def parse(fabric: Fabric) -> Described:
+def parse(fabric: Fabric, sums: bool = False) -> Described:
     """Raises FabricError."""
-    return fabric_file.parse(text(fabric), fabric.name)
+    return fabric_file.parse(text(fabric, sums), fabric.name)
+
+
+def racks(fabric: Fabric, hosts: Sequence[int]) -> Racks | None:
+    """Of workers at these hosts, as the controller finds them."""
+    described = parse(fabric)
+    return network.racks(described, described.host_ports(name(fabric, host) for host in hosts))
 
 
 def to_json(fabric: Fabric) -> Json:

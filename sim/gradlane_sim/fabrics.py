@@ -35,6 +35,29 @@ def core_rate(hosts_per_leaf: int, spines: int, rate: int, oversubscription: flo
     return round(hosts_per_leaf * rate / (spines * oversubscription))
 
 
+def pods(count: int, leaves: int, hosts_per_leaf: int, rate: int, core: int, buffer: int, delay: int) -> Fabric:
+    """Three tiers: in each pod leaves and two switches above them, and above each of these two others, for all pods.
+    Leaves' links upwards have the rate `core`, those of pods carry as much together."""
+    need(min(count, leaves, hosts_per_leaf) >= 1, "a fabric of pods has a pod, a leaf in it and a host at it at least")
+    above = 2
+    hosts = count * leaves * hosts_per_leaf
+    leaf = range(hosts, hosts + count * leaves)
+    middle = range(leaf.stop, leaf.stop + count * above)
+    top = range(middle.stop, middle.stop + above * above)
+    links = [Link(host, leaf[host // hosts_per_leaf], rate, delay, buffer) for host in range(hosts)]
+    links += [
+        Link(it, middle[number // leaves * above + up], core, delay, buffer)
+        for number, it in enumerate(leaf)
+        for up in range(above)
+    ]
+    links += [
+        Link(it, top[number % above * above + up], core * leaves // above, delay, buffer)
+        for number, it in enumerate(middle)
+        for up in range(above)
+    ]
+    return Fabric(f"{count} pods of {leaves} x {hosts_per_leaf} hosts", hosts, (leaf, middle, top), tuple(links))
+
+
 def fat_tree(k: int, rate: int, buffer: int, delay: int, oversubscription: int = 1) -> Fabric:
     """Of switches with `k` ports: k pods of k/2 edge and k/2 aggregation switches, k^2/4 core switches, k^3/4 hosts.
     With `oversubscription` the links above hosts are slower by that."""

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What no transport can do better than, flow by flow: the yardsticks of pFabric's paper (SIGCOMM 2013)."""
 
+import functools
+import heapq
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gradlane_sim.errors import SpecificationError
 from gradlane_sim.specification import FRAMING, SECOND, Fabric, Flow
 
 _PACKET = 1500
@@ -75,11 +78,30 @@ def _matched(by_left: Iterable[_Active]) -> Iterable[_Active]:
             yield it
 
 
-def _way(fabric: Fabric, a: int, b: int) -> list[tuple[int, int]]:
-    """Rate and delay of each link from host to host: of one or two tiers of switches."""
-    up, down = fabric.links[a], fabric.links[b]
-    ends = [(up.rate, up.delay), (down.rate, down.delay)]
-    if up.b == down.b:
-        return ends
-    core = next(it for it in fabric.links[fabric.hosts :] if up.b in (it.a, it.b))
-    return [ends[0], (core.rate, core.delay), (core.rate, core.delay), ends[1]]
+@functools.lru_cache(maxsize=1 << 16)
+def _way(fabric: Fabric, a: int, b: int) -> tuple[tuple[int, int], ...]:
+    """Rate and delay of each link of the way from host to host that a full packet takes least time on (Dijkstra)."""
+    links = _links(fabric)
+    waiting: list[tuple[float, int, tuple[tuple[int, int], ...]]] = [(0.0, a, ())]
+    seen: set[int] = set()
+    while waiting:
+        time, node, way = heapq.heappop(waiting)
+        if node == b:
+            return way
+        if node in seen:
+            continue
+        seen.add(node)
+        for peer, rate, delay in links[node]:
+            takes = (_PACKET + FRAMING) * 8 / rate + delay / SECOND
+            heapq.heappush(waiting, (time + takes, peer, (*way, (rate, delay))))
+    raise SpecificationError(f"hosts {a} and {b} are not connected")
+
+
+@functools.lru_cache(maxsize=4)
+def _links(fabric: Fabric) -> list[list[tuple[int, int, int]]]:
+    """By node: peer, rate and delay of its links."""
+    found: list[list[tuple[int, int, int]]] = [[] for _ in range(fabric.nodes)]
+    for it in fabric.links:
+        found[it.a].append((it.b, it.rate, it.delay))
+        found[it.b].append((it.a, it.rate, it.delay))
+    return found

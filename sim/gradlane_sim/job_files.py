@@ -6,6 +6,7 @@ from typing import Any
 
 from gradlane import job as job_files
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
+from gradlane.job.racks import Racks
 from gradlane.units import format_rate
 from gradlane_sim.carriers import Gradlane
 from gradlane_sim.specification import Fabric, Job, need
@@ -23,19 +24,26 @@ def address(host: int) -> str:
     return ".".join(str(number >> shift & 255) for shift in (24, 16, 8, 0))
 
 
-def text(job: Job, fabric: Fabric) -> str:
-    """The job file."""
+def text(job: Job, fabric: Fabric, racks: Racks | None = None) -> str:
+    """The job file. `racks`: of the workers, if it says in which they are."""
     carrier = job.carrier
     assert isinstance(carrier, Gradlane)
     lines = ["[job]", f'name = "job{job.id}"', f"id = {job.id}"]
     for rank, host in enumerate(job.members):
         kind = "worker" if rank < job.workers else "server"
         lines += [f"[[{kind}]]", f"rank = {rank}", f'host = "h{host}"', f'address = "{address(host)}"']
+        lines += [f"rack = {racks.of[rank]}"] if racks and rank < job.workers else []
     port = fabric.links[job.members[0]]
-    lines += ["[transport]", f'rate = "{format_rate(port.rate)}"', f'buffer = "{port.buffer}B"']
+    lines += ["[transport]", f'rate = "{format_rate(port.file_rate)}"', f'buffer = "{port.buffer}B"']
     lines += [f"slice_bytes = {carrier.slice_bytes}", f'collective = "{job.algorithm}"']
+    lines += [f"oversubscription = {racks.oversubscription}"] if racks else []
+    if job.weights:
+        lines.append(f"ownership = {list(job.weights)}")
     if job.algorithm == "stragglar":
         lines.append(f"straggler = {job.workers - 1}")
+    if job.algorithm == "switch":
+        lines += [f'wire = "{carrier.lanes}"', f'multicast = "239.{1 + (job.id >> 8)}.{job.id & 255}.1"']
+        lines += [f"sum_window = {carrier.sum_window}", f"sum_slots = {carrier.sum_slots}"]
     lines += ["[loss]", f"push = {carrier.push}", f"pull = {carrier.pull}"]
     lines += ["[slots]", f"base = {carrier.slot_base}", f"mask = {carrier.slots - 1}"]
     lines += ["[policy]", f"priority = {str(carrier.priority).lower()}", "yellow = 2", "red = 1"]
@@ -58,18 +66,18 @@ def _precedences(droppable: float) -> list[str]:
     return lines
 
 
-def parse(job: Job, fabric: Fabric) -> job_files.Job:
+def parse(job: Job, fabric: Fabric, racks: Racks | None = None) -> job_files.Job:
     """Raises JobError."""
-    return job_files.parse(text(job, fabric), f"job {job.id}")
+    return job_files.parse(text(job, fabric, racks), f"job {job.id}")
 
 
-def carrier(parsed: job_files.Job) -> dict[str, Any]:
-    """What the agent tells its engine (gl_config), as the program reads it."""
+def carrier(parsed: job_files.Job, known: bool = False) -> dict[str, Any]:
+    """What the agent tells its engine (gl_config), as the program reads it; `known`: as `Gradlane` has it."""
     policy, loss, how = parsed.policy, parsed.loss, parsed.transport
     losses = [(*row.layers, row.push, row.pull) for row in loss.classes]
     losses.append((0, MAX_LAYER, loss.push, loss.pull))
     classes = [(*row.layers, 0, MAX_MAGNITUDE, row.queue_class) for row in policy.queue_classes if policy.priority]
-    return {
+    found: dict[str, Any] = {
         "kind": "gradlane",
         "slice_bytes": how.slice_bytes,
         "losses": [[first, last, round(a * 1e6), round(b * 1e6)] for first, last, a, b in losses],
@@ -80,4 +88,10 @@ def carrier(parsed: job_files.Job) -> dict[str, Any]:
         "buffer": how.buffer,
         "memory": MEMORY_BYTES,
         "tag": how.tagging == "host",
+        "racks": [] if parsed.racks is None else list(parsed.racks.of),
     }
+    if parsed.sum_lanes is not None:
+        assert parsed.sum_address is not None
+        sums = {"lanes": int(parsed.sum_lanes), "slots": how.sum_slots, "window": how.sum_window, "known": known}
+        found["sums"] = sums | {"group": int(parsed.sum_address)}
+    return found

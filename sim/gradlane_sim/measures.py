@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradlane_sim import ideal
-from gradlane_sim.specification import SECOND, Json, Specification, ideal_time
+from gradlane_sim.specification import SECOND, Job, Json, Specification, ideal_time
 
 # A curve has so many points.
 POINTS = 200
@@ -70,10 +70,10 @@ def _shown(values: Sequence[float]) -> Json | None:
 
 def _job(specification: Specification, index: int, row: Json) -> Json:
     job = specification.jobs[index]
-    steps = row["steps_complete"]
-    ends = [job.start, *row["step_ends"][:steps]]
-    operations = [(end - start) / SECOND for _, _, _, start, end in row["operations"]]
-    seconds = (ends[-1] - job.start) / SECOND
+    steps = max(0, row["steps_complete"] - job.warm)
+    ends = [job.start, *row["step_ends"][: row["steps_complete"]]][job.warm :] or [job.start]
+    operations = [(end - start) / SECOND for step, _, _, start, end, *_ in row["operations"] if step > job.warm]
+    seconds = (ends[-1] - ends[0]) / SECOND
     return {
         "id": job.id,
         "error": row["error"],
@@ -81,12 +81,21 @@ def _job(specification: Specification, index: int, row: Json) -> Json:
         "seconds": seconds,
         "ideal": ideal_time(specification.fabric, job),
         "step_times": [(b - a) / SECOND for a, b in pairwise(ends)],
+        "iteration": _iteration(job, ends[0], row["worker_ends"]),
         "operations": _shown(operations),
         "throughput": steps * job.bytes * 8 / seconds if seconds else 0.0,
         "statistics": row.get("statistics", {}),
         "compared": row.get("compared", 0),
         "wrong": row.get("wrong", 0),
     }
+
+
+def _iteration(job: Job, start: int, ends: Sequence[int]) -> float | None:
+    """Seconds of a worker's own step: the mean over all workers, which need not take it together. None if one has not
+    taken all."""
+    if not all(ends):
+        return None
+    return sum(end - start for end in ends) / len(ends) / (job.steps - job.warm) / SECOND
 
 
 def fairness(throughputs: Sequence[float]) -> float | None:

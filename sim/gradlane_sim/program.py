@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from gradlane_sim.errors import SimulationError
+from gradlane_sim.partners import Deciders
 from gradlane_sim.specification import Json
 
 DEFAULT = Path(__file__).parents[1] / "build" / "gradlane-sim"
 _ERROR_CHARACTERS = 2000
+# How a line begins in which a worker asks for its group.
+_ASK = '{"ask":'
 # A line of progress: what has been simulated, s, and in which real time.
 Progress: TypeAlias = Callable[[float, float], None]
 
@@ -37,6 +40,14 @@ class Program:
         except OSError as problem:
             raise SimulationError(f"{self.path} can't be read ({problem.strerror}): `make sim` builds it") from None
 
+    @cached_property
+    def rivals_digest(self) -> str:
+        """Of what it is made of but for the engine, as its build wrote it down; of the whole where none has."""
+        try:
+            return self.path.with_name("rivals.sha256").read_text()
+        except OSError:
+            return self.digest
+
     def run(self, document: Json, progress: Progress) -> Json:
         """Simulates. Raises SimulationError."""
         with self._lock:
@@ -47,14 +58,14 @@ class Program:
             )
             self._running.add(process)
         try:
-            return self._talk(process, json.dumps(document), progress)
+            return self._talk(process, json.dumps(document), Deciders(document), progress)
         finally:
             process.kill()
             process.wait()
             with self._lock:
                 self._running.discard(process)
 
-    def _talk(self, process: "subprocess.Popen[str]", text: str, progress: Progress) -> Json:
+    def _talk(self, process: "subprocess.Popen[str]", text: str, deciders: Deciders, progress: Progress) -> Json:
         assert process.stdin
         assert process.stdout
         assert process.stderr
@@ -70,12 +81,19 @@ class Program:
 
         listener = threading.Thread(target=listen, args=(process.stderr,), daemon=True)
         listener.start()
+        output = ""
         try:
             process.stdin.write(text)
+            process.stdin.flush()
+            while deciders.needed and (line := process.stdout.readline()):
+                if not line.startswith(_ASK):
+                    output = line
+                    break
+                print(deciders.answer(json.loads(line)["ask"]), file=process.stdin, flush=True)
             process.stdin.close()
         except BrokenPipeError:
             pass  # its error is read below
-        output = process.stdout.read()
+        output += process.stdout.read()
         status = process.wait()
         listener.join()
         if status:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from gradlane_sim import measures
+from gradlane_sim.carriers import Gradlane
 from gradlane_sim.cases import Case
 from gradlane_sim.document import document
 from gradlane_sim.errors import SimulationError
@@ -37,7 +38,8 @@ class Outcome:
 
 
 class Work:
-    """Cases to run. `kept`: the folder where results stay, by what they follow from: the program and its input."""
+    """Cases to run. `kept`: the folder where results stay, by what they follow from: the program, of rivals without the
+    engine, and its input."""
 
     def __init__(self, program: Program, kept: Path, progress: Progress = lambda part, cases: None) -> None:
         self._program, self._kept, self._progress = program, kept, progress
@@ -68,10 +70,15 @@ class Work:
                 raise
         return [found[index] for index in range(len(cases))]
 
+    def kept(self, case: Case) -> Outcome | None:
+        """What an earlier run has left of it, if it has."""
+        found = _load(self._file(case, document(case.specification)))
+        return Outcome(case, found) if found is not None else None
+
     def _one(self, index: int, case: Case) -> Outcome:
         try:
             told = document(case.specification)
-            file = self._kept / f"{self._key(told)}.json.gz"
+            file = self._file(case, told)
             earlier = _load(file)
             if earlier is not None:
                 return Outcome(case, earlier)
@@ -87,9 +94,10 @@ class Work:
         except SimulationError as problem:
             return Outcome(case, None, str(problem))
 
-    def _key(self, told: Json) -> str:
-        follows = [self._program.digest, self._measuring, told]
-        return hashlib.sha256(json.dumps(follows, sort_keys=True).encode()).hexdigest()
+    def _file(self, case: Case, told: Json) -> Path:
+        ours = any(isinstance(job.carrier, Gradlane) for job in case.specification.jobs)
+        follows = [self._program.digest if ours else self._program.rivals_digest, self._measuring, told]
+        return self._kept / f"{hashlib.sha256(json.dumps(follows, sort_keys=True).encode()).hexdigest()}.json.gz"
 
     def _tell(self, index: int, part: float) -> None:
         with self._lock:

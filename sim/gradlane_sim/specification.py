@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from gradlane import wire
-from gradlane_sim.carriers import Carrier, Rival
-from gradlane_sim.errors import SpecificationError
+from gradlane_sim import groups as grouping
+from gradlane_sim.carriers import Carrier, Gradlane, Rival
+from gradlane_sim.errors import SpecificationError, need
+from gradlane_sim.groups import Asked, Groups
 
 Json: TypeAlias = dict[str, Any]
 SECOND = 1_000_000_000
@@ -19,15 +21,11 @@ MAX_RATE = 800_000_000_000
 MAX_LIMIT = 3600 * SECOND
 
 
-def need(holds: bool, what: str) -> None:
-    """Raises SpecificationError."""
-    if not holds:
-        raise SpecificationError(what)
-
-
 @dataclass(frozen=True)
 class Link:
-    """Between nodes `a` and `b`. `buffer`: of the port at either end. `loss`: of what goes over it, by chance."""
+    """Between nodes `a` and `b`. `buffer`: of the port at either end. `loss`: of what goes over it, by chance.
+
+    `stated`: the rate that the fabric file and the job files have of it; 0: what it carries."""
 
     a: int
     b: int
@@ -35,10 +33,16 @@ class Link:
     delay: int
     buffer: int
     loss: float = 0.0
+    stated: int = 0
 
     @property
     def name(self) -> str:
         return f"link {self.a}-{self.b}"
+
+    @property
+    def file_rate(self) -> int:
+        """That of the files."""
+        return self.stated or self.rate
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,7 @@ class Fabric:
                 need(0 <= end < self.nodes, f"{it.name} ends at node {end}; nodes are 0 to {self.nodes - 1}")
                 links[end] += 1
             need(0 < it.rate <= MAX_RATE, f"{it.name} has {it.rate} bit/s; it must be 1 to {MAX_RATE}")
+            need(0 <= it.stated <= MAX_RATE, f"{it.name} is said to have {it.stated} bit/s; it must be 0 to {MAX_RATE}")
             need(it.delay >= 0, f"{it.name} has a delay of {it.delay} ns; it must be 0 or more")
             need(
                 it.buffer >= 3000, f"{it.name} has a buffer of {it.buffer} bytes; it must hold two frames: 3000 or more"
@@ -125,7 +130,10 @@ class Tensor:
 @dataclass(frozen=True)
 class Job:
     """A training job. `members`: the hosts of its ranks: workers, then `servers` of them. `compute`: of a step;
-    `delays`: what workers take longer, by step and rank; `check`: results are compared with the exact mean."""
+    `delays`: what workers take longer, by step and rank; `check`: results are compared with the exact mean; `warm`:
+    steps that come first, and are not measured. `weights`: of the owners' shares of what is reduced directly; empty:
+    equal ones. `groups`: after its computation a worker averages all tensors in one of these; None: all reduce with
+    all."""
 
     id: int
     members: tuple[int, ...]
@@ -138,6 +146,9 @@ class Job:
     start: int = 0
     delays: tuple[tuple[int, ...], ...] = ()
     check: bool = False
+    warm: int = 0
+    weights: tuple[int, ...] = ()
+    groups: Groups | None = None
 
     def __post_init__(self) -> None:
         name = f"job {self.id}"
@@ -151,6 +162,12 @@ class Job:
             len(self.members) <= wire.MAX_RANKS, f"{name} has {len(self.members)} ranks; {wire.MAX_RANKS} are possible"
         )
         need(self.steps >= 1, f"{name} has {self.steps} steps; it must have 1 or more")
+        need(0 <= self.warm < self.steps, f"{name}: {self.warm} of {self.steps} steps are not measured; one has to be")
+        sums = self.algorithm == "switch"
+        need(
+            not sums or isinstance(self.carrier, Gradlane),
+            f"{name} is carried by a rival; its algorithm can't be 'switch'",
+        )
         need(bool(self.tensors), f"{name} has no tensors; it must have 1 or more")
         need(
             self.algorithm in ALGORITHMS,
@@ -166,6 +183,20 @@ class Job:
                 0 <= it.ready <= self.compute,
                 f"{name}: a tensor is ready after {it.ready} ns of {self.compute} of a step",
             )
+        if self.weights:
+            owners = self.servers or self.workers
+            need(
+                len(self.weights) == owners and min(self.weights) >= 0 and any(self.weights),
+                f"{name} has {len(self.weights)} weights; it must have {owners} from 0 on, one of them above 0",
+            )
+            direct = self.algorithm == "direct" and self.groups is None
+            need(direct, f"{name} has weights; then its algorithm must be direct, and it has no groups")
+        if self.groups is not None:
+            self.groups.check(self.workers)
+            need(not self.servers, f"{name} has groups; then it has no servers")
+            need(self.algorithm != "stragglar", f"{name} has groups; then its algorithm can't be stragglar")
+            ready = {it.ready for it in self.tensors}
+            need(ready == {self.compute}, f"{name} has groups; then its tensors are ready when all is computed")
         for row in self.delays:
             need(
                 len(row) == self.workers,
@@ -183,7 +214,11 @@ class Job:
 
     def to_json(self, seed: int) -> Json:
         """But for "carrier"."""
+        beside: Json = {"weights": list(self.weights)} if self.weights else {}
+        if self.groups is not None:
+            beside["groups"] = self.groups.to_json()
         return {
+            **beside,
             "id": self.id,
             "members": list(self.members),
             "servers": self.servers,
@@ -198,7 +233,7 @@ class Job:
         }
 
 
-ALGORITHMS = ("direct", "ring", "stragglar", "grid")
+ALGORITHMS = ("direct", "ring", "stragglar", "grid", "switch")
 Flow: TypeAlias = tuple[int, int, int, int]  # start (ns), from, to, bytes
 
 
@@ -227,13 +262,15 @@ class HostStops:
 
 @dataclass(frozen=True)
 class SwitchDies:
-    """With all its links; `switch` is its node."""
+    """With all its links; `switch` is its node. `back`: when it is back, having forgotten everything; None: never."""
 
     switch: int
     at: int
+    back: int | None = None
 
     def to_json(self) -> Json:
-        return {"kind": "switch", "switch": self.switch, "at": self.at}
+        found: Json = {"kind": "switch", "switch": self.switch, "at": self.at}
+        return found if self.back is None else found | {"back": self.back}
 
 
 @dataclass(frozen=True)
@@ -291,6 +328,8 @@ class Specification:
                 is_switch = self.fabric.hosts <= fault.switch < self.fabric.nodes
                 numbers = f"{self.fabric.hosts} to {self.fabric.nodes - 1}"
                 need(is_switch, f"switch {fault.switch} shall die; switches are nodes {numbers}")
+                back = fault.at if fault.back is None else fault.back
+                need(back >= fault.at, f"switch {fault.switch} is back after {back} ns, but dies after {fault.at}")
             else:
                 need(
                     0 <= fault.host < self.fabric.hosts,
@@ -303,18 +342,32 @@ class Specification:
 
 
 def ideal_time(fabric: Fabric, job: Job) -> float:
-    """Seconds of a step, if the busiest host's link never idles, and nobody is late: less is not possible for an
-    all-reduce of exact results by that algorithm."""
-    rate = min(fabric.links[host].rate for host in job.members)
-    times = job.workers / job.servers if job.servers else 2 * (job.workers - 1) / job.workers
-    return max(job.bytes * times * 8 / rate, job.compute / SECOND)
+    """Seconds of a step, if the busiest host's link never idles, and nobody is late: less is not possible for exact
+    results by that algorithm, these shares or these groups."""
+    rates = [fabric.links[host].rate for host in job.members]
+    bits, compute = job.bytes * 8, job.compute / SECOND
+    if job.groups is not None:
+        times = max(bits * job.groups.transfers(worker) / rate for worker, rate in enumerate(rates))
+        # What a worker sends of its own follows its computation; of its results, the next one may overtake it.
+        return max(compute if job.groups.delay else compute + times / 2, times)
+    if job.servers:
+        return max(bits * job.workers / job.servers / min(rates), compute)
+    weights = job.weights or (1,) * job.workers
+    # A worker sends all parts but its own, and its own to all others.
+    sent = [1 + (job.workers - 2) * weight / sum(weights) for weight in weights]
+    return max(*(bits * times / rate for times, rate in zip(sent, rates, strict=True)), compute)
 
 
 def packets(specification: Specification) -> int:
     """About how many are sent: what a run costs."""
-    of_jobs = sum(
-        job.steps * job.bytes * 2 * job.workers / job.carrier.payload * (1 if job.servers else 1 - 1 / job.workers)
-        for job in specification.jobs
-    )
+    of_jobs = sum(job.steps * job.bytes * 2 * _sent(job) / job.carrier.payload for job in specification.jobs)
     flows = specification.background.flows if specification.background else ()
     return math.ceil(of_jobs + sum(size for *_, size in flows) / 1460)
+
+
+def _sent(job: Job) -> float:
+    """How many times its bytes all workers send in half of a step."""
+    if job.groups is None:
+        return job.workers * (1 if job.servers else 1 - 1 / job.workers)
+    turn = 1 if isinstance(job.groups, Asked) else len(job.groups.partitions)
+    return sum(size - 1 for size in grouping.sizes(job.groups, job.workers)) / turn

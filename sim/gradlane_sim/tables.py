@@ -6,9 +6,10 @@ and DSCPs for switches without P4.
 """
 
 from collections.abc import Iterable, Mapping
+from ipaddress import IPv6Address
 from typing import Any
 
-from finsy import P4MeterConfig, P4MeterEntry, P4TableAction, P4TableEntry
+from finsy import P4MeterConfig, P4MeterEntry, P4MulticastGroupEntry, P4TableAction, P4TableEntry
 
 from gradlane.job import Job
 from gradlane.job.policy import MAX_LAYER, MAX_MAGNITUDE
@@ -41,9 +42,12 @@ def policy(entities: Iterable[Entity]) -> Row:
     """That of one switch, but for its number."""
     tables: dict[str, list[P4TableEntry]] = {}
     meters: dict[str, dict[int, P4MeterConfig]] = {"virtual_queue": {}, "control_rates": {}}
+    groups: dict[int, list[int]] = {}
     for it in entities:
         if isinstance(it, P4TableEntry):
             tables.setdefault(it.table_id, []).append(it)
+        elif isinstance(it, P4MulticastGroupEntry):
+            groups[it.multicast_group_id] = [_replica(port) for port in it.replicas]
         elif isinstance(it, P4MeterEntry) and it.meter_id in meters and it.index is not None and it.config is not None:
             meters[it.meter_id][it.index] = it.config
     queues = meters["virtual_queue"]
@@ -71,6 +75,7 @@ def policy(entities: Iterable[Entity]) -> Row:
         ],
         "control_rates": [{"port": port, **_meter(it)} for port, it in meters["control_rates"].items()],
         "dscp_classes": [[_key(it, "dscp"), _arguments(it)["queue_class"]] for it in tables.get("dscp_classes", ())],
+        "sums": _sums(tables, groups),
     }
 
 
@@ -111,6 +116,36 @@ def _jobs(tables: Mapping[str, list[P4TableEntry]]) -> list[Row]:
     for job in sorted({*classes, *precedences}):
         found.append({"id": job, **unknown, "classes": classes.get(job, []), "precedences": precedences.get(job, [])})
     return found
+
+
+def _sums(tables: Mapping[str, list[P4TableEntry]], groups: Mapping[int, list[int]]) -> Row:
+    """Who adds to what, in which slots, and where sums go. What has been summed before has another epoch."""
+    trees: list[Row] = []
+    for it in tables.get("sum_trees", ()):
+        told = _arguments(it)
+        tree = {"job": _key(it, "job"), "bucket": _key(it, "bucket"), "group": groups[told["group"]]}
+        tree |= {name: told[name] for name in ("all", "here", "up", "epoch")}
+        trees.append(tree | {"slots": [told["slot_base"], told["slot_mask"]], "address": _ipv4(told["address"])})
+    contributors = [
+        [_key(it, "ingress_port"), _ipv4((it.match or {})["source"]), _key(it, "job"), _arguments(it)["member"]]
+        for it in tables.get("contributors", ())
+    ]
+    subtrees: list[list[int]] = []
+    for it in tables.get("subtrees", ()):
+        told = _arguments(it)
+        bits = [told["bits"], told["workers"]] if _action(it).name == "stand_for" else [told["workers"], 0]
+        subtrees.append([_key(it, "ingress_port"), _key(it, "job"), *bits])
+    return {"trees": trees, "contributors": contributors, "subtrees": subtrees}
+
+
+def _ipv4(mapped: Any) -> int:
+    """Of an address that is mapped into IPv6."""
+    return int(IPv6Address(mapped)) & 0xFFFFFFFF
+
+
+def _replica(replica: Any) -> int:
+    """Its port; the program has one of each."""
+    return replica if isinstance(replica, int) else replica[0]
 
 
 def _port(port: int, told: Mapping[str, int], queue: P4MeterConfig | None) -> Row:

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only
  *
  * ledger-replay: what the ledger makes of datagrams, without ns-3. From standard input (JSON): "tolerated" (parts per million of
- * [pushes, pulls]), "droppable" (magnitudes up to this one are) and "events": ["sent", ns, from, to, datagram in hexadecimal],
- * ["delivered", datagram] or ["taken", kind, datagram]. To standard output: "violations", "stops", "missing".
+ * [pushes, pulls]), "workers", "droppable" (magnitudes up to this one are) and "events": ["sent", ns, from, to, datagram in hexadecimal],
+ * ["delivered", datagram] or ["taken", kind, datagram]. To standard output: "violations", "stops", "missing", and of
+ * sums "results" and "left_out".
  */
 #include <iostream>
 #include <stdexcept>
@@ -25,6 +26,7 @@ Json replay(const Json& input) {
     sim::Ledger ledger;
     ledger.tolerated = [&input](uint16_t, uint16_t, bool pull) { return input.at("tolerated").at(pull).get<uint32_t>(); };
     ledger.droppable = [&input](uint16_t, uint16_t, uint8_t magnitude) { return magnitude <= input.at("droppable"); };
+    ledger.workers = [&input](uint16_t) { return input.at("workers").get<unsigned>(); };
     ledger.submitted = [](uint16_t, uint16_t, uint32_t, uint16_t) { return 0; };
     for (const Json& e : input.at("events")) {
         const std::vector<uint8_t> datagram = bytes_of(e.back());
@@ -34,7 +36,8 @@ Json replay(const Json& input) {
         else if (e.at(0) == "taken") ledger.taken(datagram.data(), e.at(1));
         else throw std::invalid_argument("an event is sent, delivered or taken");
     }
-    return {{"violations", ledger.violations()}, {"stops", ledger.stops()}, {"missing", ledger.slices_missing()}};
+    return {{"violations", ledger.violations()}, {"stops", ledger.stops()}, {"missing", ledger.slices_missing()},
+            {"results", ledger.sums().results()}, {"left_out", ledger.sums().missing()}};
 }
 
 } // namespace

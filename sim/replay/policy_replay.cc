@@ -2,8 +2,9 @@
  *
  * policy-replay: what the policy of a simulated switch does with packets, without ns-3. From standard input (JSON): "policy" and
  * "packets", each {"at": ns, "frame_bytes", "port", "from_fabric", "chosen_bits", "members": egress ports of its route, "bytes": of
- * the IPv4 packet, in hexadecimal}. To standard output: "fates" [reason, egress, class, precedence, trimmed, head of the packet as it leaves],
- * "reasons", and "drops" [layer, upper half of the magnitude, count].
+ * the IPv4 packet, in hexadecimal}. To standard output: "fates" [reason, egress, class, precedence, trimmed, copies (egress, TOS) of a
+ * sum, packet as it leaves, of which all that is no SUM has its head alone], "reasons", "drops" [layer, upper half of the magnitude,
+ * count], and "sums" [job, event, count].
  */
 #include <iostream>
 #include <stdexcept>
@@ -34,16 +35,21 @@ Json replay(const Json& input) {
     Json fates = Json::array(), drops = Json::array();
     for (const Json& p : input.at("packets")) {
         const std::vector<uint8_t> packet = bytes_of(p.at("bytes"));
-        uint8_t head[sim::DECIDING_BYTES] = {0};
-        const size_t held = std::min(packet.size(), sizeof head);
-        std::copy_n(packet.begin(), held, head);
+        const bool is_sum = policy.is_sum(packet.data(), static_cast<uint32_t>(packet.size()), p.at("from_fabric"));
+        std::vector<uint8_t> head(is_sum ? packet.size() : size_t{sim::DECIDING_BYTES});
+        const size_t held = std::min(packet.size(), head.size());
+        std::copy_n(packet.begin(), held, head.begin());
         const sim::Decision d =
-            policy.decide(head, static_cast<uint32_t>(held), p.at("frame_bytes"),
+            policy.decide(head.data(), static_cast<uint32_t>(held), p.at("frame_bytes"),
                           {p.at("port"), p.at("from_fabric"), p.at("chosen_bits")}, p.at("members").get<std::vector<uint16_t>>(), p.at("at"));
-        fates.push_back({d.reason, d.egress, d.queue_class, d.precedence, d.trimmed, digits_of(head, held)});
+        Json copies = Json::array();
+        for (const sim::Decision::Copy& copy : d.copies) copies.push_back({copy.egress, copy.tos});
+        fates.push_back({d.reason, d.egress, d.queue_class, d.precedence, d.trimmed, copies, digits_of(head.data(), held)});
     }
     for (const auto& [where, count] : policy.counts().drops) drops.push_back({where.first, where.second, count});
-    return {{"fates", fates}, {"reasons", policy.counts().reasons}, {"drops", drops}};
+    Json sums = Json::array();
+    for (const auto& [what, count] : policy.sums.counts) sums.push_back({what.first, what.second, count});
+    return {{"fates", fates}, {"reasons", policy.counts().reasons}, {"drops", drops}, {"sums", sums}};
 }
 
 } // namespace

@@ -89,10 +89,12 @@ void Agent::transmit(Member& member) {
                 std::copy_n(static_cast<const uint8_t*>(v.iov_base), v.iov_len, datagram + bytes);
                 bytes += static_cast<uint32_t>(v.iov_len);
             }
-            if (b.to >= member.hosts.size()) throw std::logic_error("a datagram to a group or a switch that sums: not simulated");
+            const bool summed = b.to == member.hosts.size() + 1 && member.group;
+            if (b.to >= member.hosts.size() && !summed) throw std::logic_error("a datagram to an aggregator's group: not simulated");
             const uint64_t ns = static_cast<uint64_t>(ns3::Simulator::Now().GetNanoSeconds());
+            const uint32_t to = summed ? member.group : Fabric::address(member.hosts[b.to]);
             ledger_.sent(datagram, bytes, member.rank, b.to, ns);
-            fabric_.send(host_, member.hosts[b.to], UDP_PORT, UDP_PORT, b.tos[k], datagram, bytes);
+            fabric_.send_to(host_, to, UDP_PORT, UDP_PORT, b.tos[k], datagram, bytes);
         }
     }
 }

@@ -27,6 +27,7 @@ class Agent {
         uint16_t job, rank;
         gl_engine* engine;
         std::vector<unsigned> hosts; /* of the ranks */
+        uint32_t group;              /* the address from which switches take what they sum; 0: none */
         std::function<void(const gl_event&)> on_event;
     };
     Agent(Fabric& fabric, unsigned host, Ledger& ledger);

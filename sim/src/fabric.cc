@@ -21,6 +21,8 @@ namespace {
 
 constexpr uint16_t IPV4 = 0x0800;
 enum { UDP = 17, TTL = 64, PPP_BYTES = 2 };
+/* The longest SUM. */
+enum { MOST_SUM_BYTES = DECIDING_BYTES + GL_SUM_BYTES + GL_MAX_SUM_WORDS * GL_SUM_WORD };
 
 } // namespace
 
@@ -160,27 +162,38 @@ bool Fabric::arrive_at_switch(unsigned node, unsigned number, ns3::Ptr<const ns3
         in.lost++;
         return true;
     }
-    uint8_t head[DECIDING_BYTES] = {0};
-    const uint32_t held = packet->CopyData(head, sizeof head);
+    uint8_t head[MOST_SUM_BYTES] = {0};
+    uint32_t held = packet->CopyData(head, DECIDING_BYTES);
+    const bool from_fabric = in.peer >= hosts_, sum = policy(node).is_sum(head, held, from_fabric);
+    if (sum) held = packet->CopyData(head, sizeof head);
     const unsigned host = host_of(get32(head + 16)), s = node - hosts_;
     const uint8_t tos = head[1], kind = head[IPV4_BYTES + UDP_BYTES] & 15;
     const uint64_t now = static_cast<uint64_t>(ns3::Simulator::Now().GetNanoSeconds());
-    const Entry entry{static_cast<uint16_t>(number), in.peer >= hosts_, in.chosen_bits};
+    const Entry entry{static_cast<uint16_t>(number), from_fabric, in.chosen_bits};
     const Decision d = policies_[s].decide(head, held, packet->GetSize() + framing_, entry, members(node, host), now);
     if (is_taken(d.reason) && on_taken) on_taken(head, kind);
     if (is_drop(d.reason)) return true;
+    for (const Decision::Copy& copy : d.copies) {
+        head[1] = copy.tos;
+        leave(node, copy.egress, d.queue_class, ns3::Create<ns3::Packet>(head, held));
+    }
+    if (!d.copies.empty()) return true;
     ns3::Ptr<ns3::Packet> out = packet->Copy();
-    if (d.trimmed) {
-        out = ns3::Create<ns3::Packet>(head, sizeof head);
+    if (d.trimmed || sum) {
+        out = ns3::Create<ns3::Packet>(head, d.trimmed ? uint32_t{DECIDING_BYTES} : held);
     } else if (d.tos != tos && !(d.reason == Reason::DROPPED_NO_ROUTE)) {
         out->RemoveAtStart(IPV4_BYTES);
         out->AddHeader(RawHeader(head, IPV4_BYTES));
     }
-    Port& egress = ports_[node][d.egress - 1];
-    /* The rivals' queues go by the TOS. */
-    if (policed_) egress.queue->set_class(d.queue_class);
-    egress.device->Send(out, egress.device->GetBroadcast(), IPV4);
+    leave(node, d.egress, d.queue_class, out);
     return true;
+}
+
+void Fabric::leave(unsigned node, uint16_t number, uint8_t queue_class, const ns3::Ptr<ns3::Packet>& packet) {
+    Port& egress = ports_[node][number - 1];
+    /* The rivals' queues go by the TOS. */
+    if (policed_) egress.queue->set_class(queue_class);
+    egress.device->Send(packet, egress.device->GetBroadcast(), IPV4);
 }
 
 bool Fabric::arrive_at_host(unsigned host, ns3::Ptr<ns3::NetDevice> device, ns3::Ptr<const ns3::Packet> packet, uint16_t protocol,
@@ -211,13 +224,13 @@ void Fabric::receive(unsigned host, uint16_t udp_port, Receiver receiver) {
 
 void Fabric::receive_others(unsigned host, ns3::NetDevice::ReceiveCallback others) { receivers_[host].others = others; }
 
-void Fabric::send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
-                  uint32_t bytes, uint32_t zeros) {
+void Fabric::send_to(unsigned from, uint32_t destination, uint16_t source_port, uint16_t udp_port, uint8_t tos,
+                     const uint8_t* datagram, uint32_t bytes, uint32_t zeros) {
     uint8_t head[IPV4_BYTES + UDP_BYTES] = {0x45, tos};
     put16(head + 2, IPV4_BYTES + UDP_BYTES + bytes + zeros);
     head[8] = TTL, head[9] = UDP;
     put32(head + 12, address(from));
-    put32(head + 16, address(to));
+    put32(head + 16, destination);
     put16(head + IPV4_BYTES, source_port);
     put16(head + IPV4_BYTES + 2, udp_port);
     put16(head + IPV4_BYTES + 4, UDP_BYTES + bytes + zeros);

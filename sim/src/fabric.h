@@ -57,7 +57,12 @@ class Fabric {
     void receive_others(unsigned host, ns3::NetDevice::ReceiveCallback others);
     /* Sends a datagram of a host; `zeros`: how many bytes of 0 follow. */
     void send(unsigned from, unsigned to, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
-              uint32_t bytes, uint32_t zeros = 0);
+              uint32_t bytes, uint32_t zeros = 0) {
+        send_to(from, address(to), source_port, udp_port, tos, datagram, bytes, zeros);
+    }
+    /* The same, to any address: a group's. */
+    void send_to(unsigned from, uint32_t destination, uint16_t source_port, uint16_t udp_port, uint8_t tos, const uint8_t* datagram,
+                 uint32_t bytes, uint32_t zeros = 0);
     const Json& queue() const { return queue_; }
 
     /* Told of every slice that a switch drops or trims by policy, and of which kind it was. */
@@ -94,6 +99,7 @@ class Fabric {
 
     void add_link(const Json& link, const Json& queue);
     const std::vector<uint16_t>& members(unsigned node, unsigned host);
+    void leave(unsigned node, uint16_t number, uint8_t queue_class, const ns3::Ptr<ns3::Packet>& packet);
     bool arrive_at_switch(unsigned node, unsigned port, ns3::Ptr<const ns3::Packet> packet);
     bool arrive_at_host(unsigned host, ns3::Ptr<ns3::NetDevice> device, ns3::Ptr<const ns3::Packet> packet, uint16_t protocol,
                         const ns3::Address& from);

@@ -41,6 +41,11 @@ void Faults::add(const Json& fault) {
         std::vector<std::pair<unsigned, unsigned>> links;
         for (const Port& port : fabric_.ports(node)) links.push_back({node, port.peer});
         after(at, [this, links, known_after] { change_links(links, false, known_after); });
+        if (fault.contains("back"))
+            after(fault.at("back"), [this, node, links, known_after] {
+                on_restart(node);
+                change_links(links, true, known_after);
+            });
     } else if (kind == "link") {
         const std::pair<unsigned, unsigned> link{fault.at("a"), fault.at("b")};
         const bool up = fault.at("up");

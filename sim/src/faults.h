@@ -14,12 +14,14 @@ namespace sim {
 
 class Faults {
   public:
-    /* `spec`: a list of {"kind": "host", "host", "at", "named_after"}, {"kind": "switch", "switch", "at"} and {"kind": "link", "a",
-     * "b", "at", "up"}, in ns; the latter two with "known_after" if it is not the usual time. */
+    /* `spec`: a list of {"kind": "host", "host", "at", "named_after"}, {"kind": "switch", "switch", "at"}, with "back" if it comes
+     * back then, empty, and {"kind": "link", "a", "b", "at", "up"}, in ns; the latter two with "known_after" if it is not the usual
+     * time. */
     Faults(Fabric& fabric, const Json& spec);
     Faults(const Faults&) = delete;
 
     std::function<void(unsigned host)> on_stop;   /* it is dead from now on */
+    std::function<void(unsigned node)> on_restart; /* a switch has forgotten everything */
     std::function<void(unsigned host)> on_silent; /* the others have found out that nothing comes of it */
 
   private:

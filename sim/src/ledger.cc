@@ -11,6 +11,8 @@ namespace {
 
 uint64_t key_of(const uint8_t* h) { return static_cast<uint64_t>(get16(h + GL_AT_JOB)) << 32 | get32(h + GL_AT_MESSAGE); }
 bool is_slice(const uint8_t* h) { return (h[0] & 15) == GL_KIND_DATA || (h[0] & 15) == GL_KIND_REPAIR; }
+bool is_whole(const uint8_t* h, uint32_t bytes) { return bytes == GL_HEADER + static_cast<uint32_t>(get16(h + GL_AT_LENGTH)); }
+bool is_sum(const uint8_t* h) { return is_slice(h) && h[GL_AT_FLAGS] & GL_FLAG_SUM; }
 
 constexpr size_t MOST_VIOLATIONS = 20;
 
@@ -22,13 +24,14 @@ void Ledger::violation(const std::string& text) {
 
 void Ledger::sent(const uint8_t* h, uint32_t bytes, unsigned from, unsigned to, uint64_t now) {
     if (bytes < GL_HEADER) return;
-    if (is_slice(h)) {
+    if (is_sum(h)) {
+        sums_.sent(h, from);
+    } else if (is_slice(h)) {
         Message& m = messages_[key_of(h)];
         if (m.start) return;
         const bool pull = h[GL_AT_FLAGS] & GL_FLAG_PULL;
         m.start = pull ? 0 : submitted(get16(h + GL_AT_JOB), static_cast<uint16_t>(from), get32(h + GL_AT_STEP), get16(h + GL_AT_TENSOR));
         if (!m.start) m.start = now;
-        return;
     }
     if ((h[0] & 15) != GL_KIND_STOP) return;
     Message& m = messages_[key_of(h)];
@@ -49,7 +52,13 @@ void Ledger::sent(const uint8_t* h, uint32_t bytes, unsigned from, unsigned to, 
 }
 
 void Ledger::delivered(const uint8_t* h, uint32_t bytes, unsigned) {
-    if (bytes < GL_HEADER || !is_slice(h) || bytes != GL_HEADER + static_cast<uint32_t>(get16(h + GL_AT_LENGTH))) return;
+    if (bytes < GL_HEADER || !is_slice(h) || !is_whole(h, bytes)) return;
+    if (is_sum(h)) {
+        const uint16_t job = get16(h + GL_AT_JOB);
+        const std::string wrong = sums_.delivered(h, workers(job), tolerated(job, get16(h + GL_AT_LAYER), false));
+        if (!wrong.empty()) violation(wrong);
+        return;
+    }
     Message& m = messages_[key_of(h)];
     if (m.stopped) return;
     m.came.resize(get16(h + GL_AT_SLICES));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only
  *
  * gradlane-sim: reads what to simulate (JSON) from standard input, tells progress on standard error, a line of JSON each, and
- * writes what happened (JSON) to standard output. What the input has: gradlane_sim/specification.py.
+ * writes what happened (JSON) to standard output. What the input has: gradlane_sim/specification.py. Where groups are decided
+ * while it runs, it writes a line for each question, {"ask": ...}, and reads the answer, the ranks of the group.
  */
 #include <chrono>
 #include <fstream>
@@ -34,13 +35,14 @@ class Simulation {
         ledger_.droppable = [this](uint16_t job, uint16_t layer, uint8_t magnitude) {
             return gradlane(job)->droppable(layer, magnitude);
         };
+        ledger_.workers = [this](uint16_t job) { return gradlane(job)->workers(); };
         ledger_.submitted = [this](uint16_t job, uint16_t rank, uint32_t step, uint16_t tensor) {
             return gradlane(job)->submission_time(rank, step, tensor);
         };
         fabric_.on_taken = [this](const uint8_t* packet, uint8_t kind) { ledger_.taken(packet + IPV4_BYTES + UDP_BYTES, kind); };
         for (const Json& j : spec.at("jobs")) {
             if (j.at("carrier").at("kind") == "gradlane") {
-                auto job = std::make_unique<GradlaneJob>(j, agents_);
+                auto job = std::make_unique<GradlaneJob>(j, fabric_, agents_);
                 by_number_[job->number()] = job.get();
                 jobs_.push_back(std::move(job));
             } else {
@@ -61,6 +63,7 @@ class Simulation {
             agents_[host]->stop();
             fabric_.set_link(host, fabric_.ports(host)[0].peer, false); /* for those whose host is no agent */
         };
+        faults_.on_restart = [this](unsigned node) { fabric_.policy(node).restart(); };
         faults_.on_silent = [this](unsigned host) {
             for (auto& job : jobs_) job->drop(host);
         };
@@ -117,7 +120,9 @@ class Simulation {
             const PolicyCounts& counts = fabric_.counts(n);
             Json drops = Json::array();
             for (const auto& [where, count] : counts.drops) drops.push_back({where.first, where.second, count});
-            switches.push_back({{"node", n}, {"reasons", counts.reasons}, {"drops", drops}});
+            Json sums = Json::array();
+            for (const auto& [what, count] : fabric_.policy(n).sums.counts) sums.push_back({what.first, what.second, count});
+            switches.push_back({{"node", n}, {"reasons", counts.reasons}, {"drops", drops}, {"sums", sums}});
         }
         for (unsigned n = 0; n < fabric_.nodes(); n++)
             for (const Port& port : fabric_.ports(n)) {
@@ -126,7 +131,7 @@ class Simulation {
                                  {"bytes", c.bytes}, {"dropped", c.dropped}, {"marked", c.marked},
                                  {"trimmed", c.trimmed}, {"depth_max", c.depth_max},
                                  {"depth_mean", c.byte_seconds / ns3::Simulator::Now().GetSeconds()},
-                                 {"lost", port.lost}});
+                                 {"waiting", port.queue->depth()}, {"lost", port.lost}});
             }
         for (const auto& job : jobs_) jobs.push_back(job->result());
         for (const MessageTime& m : ledger_.times()) messages.push_back({m.job, m.from, m.to, m.pull, m.bytes, m.start, m.end});
@@ -143,6 +148,7 @@ class Simulation {
                 {"violations", ledger_.violations()},
                 {"stops", ledger_.stops()},
                 {"slices_missing", ledger_.slices_missing()},
+                {"sums", {{"results", ledger_.sums().results()}, {"missing", ledger_.sums().missing()}}},
                 {"turns", turns},
                 {"simulated", ns3::Simulator::Now().GetSeconds()},
                 {"events", ns3::Simulator::GetEventCount()},
@@ -155,7 +161,8 @@ class Simulation {
 
 int main() {
     try {
-        const sim::Json spec = sim::Json::parse(std::cin);
+        sim::Json spec;
+        std::cin >> spec; /* answers to what workers ask may follow */
         ns3::RngSeedManager::SetSeed(spec.value("seed", 1U));
         sim::Simulation simulation(spec);
         const sim::Json result = simulation.run();

@@ -107,6 +107,25 @@ bool Policy::take(const JobPolicy& job, uint32_t message, uint16_t share, Reason
     return true;
 }
 
+bool Policy::is_sum(const uint8_t* packet, uint32_t held, bool from_fabric) const {
+    return !sums.trees.empty() && is_gradient(packet, held, from_fabric) && SumSlots::is_sum(packet + IPV4_BYTES + UDP_BYTES);
+}
+
+void Policy::restart() {
+    slots_.clear();
+    sums.restart();
+}
+
+/* Copies are metered as they leave, whatever their class. */
+void Policy::copy(Decision& d, const std::vector<uint16_t>& group, uint32_t frame_bytes, uint64_t now) {
+    for (const uint16_t port : group) {
+        const auto queue = virtual_queues.find(port);
+        const bool congested = queue != virtual_queues.end() && queue->second.color(frame_bytes, now) != GREEN;
+        const bool marked = congested && (d.tos & 3) != ECN_NOT_CAPABLE;
+        d.copies.push_back({port, static_cast<uint8_t>(marked ? d.tos | ECN_CONGESTED : d.tos)});
+    }
+}
+
 Decision Policy::decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, const Entry& entry,
                         const std::vector<uint16_t>& members, uint64_t now) {
     const Decision d = decided(packet, held, frame_bytes, entry, members, now);
@@ -156,12 +175,31 @@ Decision Policy::decided(uint8_t* packet, uint32_t held, uint32_t frame_bytes, c
         if (demoted) d.reason = Reason::DEMOTED, d.queue_class = 0;
     }
 
-    /* Routing. */
-    if (members.empty()) {
+    const auto mark = [&] {
+        if (d.gradient || demoted) dscp = static_cast<uint8_t>(d.queue_class << 3 | d.precedence);
+        if (d.gradient && !from_fabric) ecn = d.precedence ? ECN_NOT_CAPABLE : ECN_CAPABLE;
+        if (d.color != GREEN && ecn != ECN_NOT_CAPABLE) ecn = ECN_CONGESTED;
+        d.tos = static_cast<uint8_t>(dscp << 2 | ecn);
+        packet[1] = d.tos;
+    };
+
+    /* Sums, and routing. */
+    if (is_sum(packet, held, from_fabric)) {
+        const SumOutcome sum = sums.take(packet, held, entry.port, from_fabric);
+        if (sum.fate == SumOutcome::ABSORBED || sum.fate == SumOutcome::DROPPED) {
+            d.reason = sum.fate == SumOutcome::ABSORBED ? Reason::ABSORBED : Reason::DROPPED_SUM;
+            return d;
+        }
+        d.egress = sum.port;
+        if (sum.fate == SumOutcome::TO_GROUP) {
+            mark();
+            copy(d, *sum.group, frame_bytes, now);
+            return d;
+        }
+    } else if (members.empty()) {
         d.reason = Reason::DROPPED_NO_ROUTE;
         return d;
-    }
-    if (members.size() > 1) {
+    } else if (members.size() > 1) {
         uint16_t number = flow_number(packet);
         if (d.gradient && job && job->spray) {
             const uint16_t way = get16(h + GL_AT_SOURCE) >> GL_SOURCE_BITS;
@@ -220,12 +258,7 @@ Decision Policy::decided(uint8_t* packet, uint32_t held, uint32_t frame_bytes, c
         d.queue_class = CONTROL_CLASS, d.precedence = 0, ecn = ECN_CAPABLE;
     }
 
-    /* Marking. */
-    if (d.gradient || demoted) dscp = static_cast<uint8_t>(d.queue_class << 3 | d.precedence);
-    if (d.gradient && !from_fabric) ecn = d.precedence ? ECN_NOT_CAPABLE : ECN_CAPABLE;
-    if (d.color != GREEN && ecn != ECN_NOT_CAPABLE) ecn = ECN_CONGESTED;
-    d.tos = static_cast<uint8_t>(dscp << 2 | ecn);
-    packet[1] = d.tos;
+    mark();
     return d;
 }
 

@@ -11,6 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "sum_slots.h"
 #include "wire.h"
 
 namespace sim {
@@ -29,6 +30,8 @@ enum class Reason : uint8_t {
     DROPPED_RED = 13,
     DROPPED_NO_ROUTE = 15,
     DEMOTED = 28,
+    ABSORBED = 29,
+    DROPPED_SUM = 30,
 };
 constexpr unsigned REASONS = 32;
 
@@ -90,6 +93,11 @@ struct Decision {
     uint8_t queue_class = 0, precedence = 0, tos = 0;
     Color color = GREEN;
     uint16_t egress = 0;
+    struct Copy {
+        uint16_t egress;
+        uint8_t tos;
+    };
+    std::vector<Copy> copies; /* of a sum that goes to all of a group; else there are none */
 };
 
 /* As the switch's counters have it. */
@@ -111,12 +119,17 @@ class Policy {
         uint8_t excess_class;
     };
     std::map<std::pair<uint16_t, uint16_t>, Share> job_shares; /* by job and egress port */
+    SumSlots sums;
 
+    /* Whether deciding takes all of a packet, of which this is the beginning: it is a SUM, and the switch sums. */
+    bool is_sum(const uint8_t* packet, uint32_t held, bool from_fabric) const;
     /* `packet`: at least the first DECIDING_BYTES, or all, of an IPv4 packet of `frame_bytes` on the wire, whose TOS, and if it
-     * is trimmed whose lengths and kind, are rewritten. `members`: the egress ports of its route. `now`: ns. */
+     * is trimmed whose lengths and kind, are rewritten. Of a SUM all of it, which becomes what leaves. `members`: the egress ports of its route. `now`: ns. */
     Decision decide(uint8_t* packet, uint32_t held, uint32_t frame_bytes, const Entry& entry, const std::vector<uint16_t>& members,
                     uint64_t now);
     const PolicyCounts& counts() const { return counts_; }
+    /* The switch forgets all that it has learned of packets. */
+    void restart();
 
   private:
     struct Slot {
@@ -127,6 +140,7 @@ class Policy {
     Decision decided(uint8_t* packet, uint32_t held, uint32_t frame_bytes, const Entry& entry,
                      const std::vector<uint16_t>& members, uint64_t now);
     bool take(const JobPolicy& job, uint32_t message, uint16_t share, Reason& reason);
+    void copy(Decision& d, const std::vector<uint16_t>& group, uint32_t frame_bytes, uint64_t now);
 };
 
 /* The number of a flow by which one of several ports is chosen: half of a CRC-32 over addresses, protocol and ports,

@@ -20,6 +20,17 @@ Meter meter(const Json& spec) {
     return Meter(spec.at("rate").get<uint64_t>() / 8, spec.at("thresholds").at(0), spec.at("thresholds").at(1));
 }
 
+void read_sums(SumSlots& sums, const Json& spec) {
+    for (const Json& t : spec.at("trees")) {
+        SumTree& tree = sums.trees[{t.at("job"), t.at("bucket")}];
+        tree.all = t.at("all"), tree.here = t.at("here"), tree.up = t.at("up"), tree.address = t.at("address");
+        tree.group = t.at("group").get<std::vector<uint16_t>>();
+        tree.slot_base = t.at("slots").at(0), tree.slot_mask = t.at("slots").at(1), tree.epoch = t.at("epoch");
+    }
+    for (const Json& row : spec.at("contributors")) sums.contributors[{row.at(0), row.at(1), row.at(2)}] = row.at(3);
+    for (const Json& row : spec.at("subtrees")) sums.subtrees[{row.at(0), row.at(1)}] = {row.at(2), row.at(3)};
+}
+
 } // namespace
 
 void read_policy(Policy& policy, const Json& spec) {
@@ -45,6 +56,7 @@ void read_policy(Policy& policy, const Json& spec) {
         policy.job_shares.emplace(std::pair<uint16_t, uint16_t>(s.at("job"), s.at("port")),
                                   Policy::Share{meter(s), s.at("excess_class")});
     for (const Json& r : spec.value("control_rates", Json::array())) policy.control_rates.emplace(r.at("port"), meter(r));
+    if (spec.contains("sums")) read_sums(policy.sums, spec.at("sums"));
     for (const Json& row : spec.value("dscp_classes", Json::array())) policy.dscp_classes[row.at(0)] = row.at(1);
 }
 

@@ -10,7 +10,8 @@
 
 namespace sim {
 
-/* `spec`: "jobs", "ports", "budget_shares", and, where there are any, "job_shares", "control_rates" and "dscp_classes". */
+/* `spec`: "jobs", "ports", "budget_shares", and, where there are any, "job_shares", "control_rates", "dscp_classes" and
+ * "sums". */
 void read_policy(Policy& policy, const nlohmann::json& spec);
 
 } // namespace sim

@@ -8,9 +8,9 @@
 #include "ns3/config.h"
 #include "ns3/inet-socket-address.h"
 #include "ns3/tcp-cubic.h"
-#include "ns3/tcp-dctcp.h"
 #include "ns3/uinteger.h"
 
+#include "linux_dctcp.h"
 #include "tcp_stack.h"
 
 extern "C" {
@@ -54,7 +54,7 @@ ns3::Ptr<ns3::Socket> TcpCarrier::make_socket(unsigned host) {
     /* ns-3's own, 1 s, belongs to the Internet; a socket has no attribute for it. */
     ns3::Config::SetDefault("ns3::RttEstimator::InitialEstimation", ns3::TimeValue(rto));
     const auto socket =
-        TcpStack::of(fabric_, host)->make_socket(dctcp_ ? ns3::TcpDctcp::GetTypeId() : ns3::TcpCubic::GetTypeId());
+        TcpStack::of(fabric_, host)->make_socket(dctcp_ ? LinuxDctcp::GetTypeId() : ns3::TcpCubic::GetTypeId());
     const uint32_t buffer = spec_.value("buffer", 4'000'000U);
     socket->SetAttribute("SegmentSize", ns3::UintegerValue(segment_));
     socket->SetAttribute("InitialCwnd", ns3::UintegerValue(spec_.value("initial_window", 10U)));

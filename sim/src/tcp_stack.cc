@@ -5,6 +5,9 @@
 
 #include "ns3/internet-stack-helper.h"
 #include "ns3/ipv4-static-routing-helper.h"
+#include "ns3/rtt-estimator.h"
+#include "ns3/tcp-congestion-ops.h"
+#include "ns3/tcp-recovery-ops.h"
 #include "ns3/tcp-socket-base.h"
 
 extern "C" {
@@ -21,6 +24,24 @@ constexpr uint32_t TCP = 6, IPV4_HEAD = 20, PORTS = 4;
 struct EndPointOf : ns3::TcpSocketBase {
     static ns3::Ipv4EndPoint* get(ns3::TcpSocketBase& socket) { return socket.*(&EndPointOf::m_endPoint); }
 };
+
+/* ns-3 3.44 goes back to its open state from a window that it made smaller for marks with the duplicate ACKs that it had counted
+ * in it, which its next one takes for a fault of the program. */
+class TcpSocket : public ns3::TcpSocketBase {
+  private:
+    void ReceivedAck(ns3::Ptr<ns3::Packet> packet, const ns3::TcpHeader& header) override {
+        const auto state = m_tcb->m_congState.Get();
+        const bool reduced = state == ns3::TcpSocketState::CA_CWR && header.GetAckNumber() > m_recover;
+        if (reduced || state == ns3::TcpSocketState::CA_OPEN) m_dupAckCount = 0;
+        TcpSocketBase::ReceivedAck(packet, header);
+    }
+};
+
+template <typename T> ns3::Ptr<T> made(ns3::TypeId type) {
+    ns3::ObjectFactory factory;
+    factory.SetTypeId(type);
+    return factory.Create<T>();
+}
 
 } // namespace
 
@@ -54,6 +75,21 @@ ns3::Ptr<TcpStack> TcpStack::of(Fabric& fabric, unsigned host) {
         return true;
     });
     return stack;
+}
+
+/* As TcpL4Protocol::CreateSocket does. */
+ns3::Ptr<ns3::Socket> TcpStack::make_socket(ns3::TypeId congestion) {
+    ns3::TypeIdValue rtt, recovery;
+    tcp_->GetAttribute("RttEstimatorType", rtt);
+    tcp_->GetAttribute("RecoveryType", recovery);
+    const auto socket = ns3::CreateObject<TcpSocket>();
+    socket->SetNode(tcp_->GetObject<ns3::Node>());
+    socket->SetTcp(tcp_);
+    socket->SetRtt(made<ns3::RttEstimator>(rtt.Get()));
+    socket->SetCongestionControlAlgorithm(made<ns3::TcpCongestionOps>(congestion));
+    socket->SetRecoveryAlgorithm(made<ns3::TcpRecoveryOps>(recovery.Get()));
+    tcp_->AddSocket(socket);
+    return socket;
 }
 
 uint64_t TcpStack::key(uint32_t remote, uint16_t remote_port, uint16_t local_port) {

@@ -20,7 +20,7 @@ class TcpStack : public ns3::Object {
     static ns3::TypeId GetTypeId();
     /* That of a host, installed if it has none. */
     static ns3::Ptr<TcpStack> of(Fabric& fabric, unsigned host);
-    ns3::Ptr<ns3::Socket> make_socket(ns3::TypeId congestion) { return tcp_->CreateSocket(congestion); }
+    ns3::Ptr<ns3::Socket> make_socket(ns3::TypeId congestion);
     /* What comes to this socket, which stays open, is brought to it at once from now on. */
     void add(const ns3::Ptr<ns3::Socket>& socket);
 

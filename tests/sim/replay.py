@@ -31,22 +31,26 @@ class Entering(NamedTuple):
 
 
 class Fate(NamedTuple):
-    """What becomes of it. `head`: of the packet as it leaves, as far as it decides."""
+    """What becomes of it. `copies`: of a sum that goes to several, the ports and TOS; `head`: of the packet as it
+    leaves, as far as it decides, of a SUM all."""
 
     reason: int
     egress: int
     queue_class: int
     precedence: int
     trimmed: bool
+    copies: list[list[int]]
     head: bytes
 
 
 class Replayed(NamedTuple):
-    """`reasons`: counts by number; `drops`: of what the policy took, by layer and upper half of the magnitude."""
+    """`reasons`: counts by number; `drops`: of what the policy took, by layer and upper half of the magnitude;
+    `sums`: what became of SUMs, by job and event."""
 
     fates: list[Fate]
     reasons: list[int]
     drops: dict[tuple[int, int], int]
+    sums: dict[tuple[int, int], int]
 
 
 @cache
@@ -61,7 +65,7 @@ def program(name: str) -> Path:
     return SIM / "build" / name
 
 
-def ask(name: str, request: dict[str, Any]) -> dict[str, Any]:
+def ask(name: str, request: Any) -> Any:
     """What a program of the simulator, without ns-3, answers."""
     done = subprocess.run(
         [program(name)],
@@ -80,4 +84,5 @@ def replay(policy: dict[str, Any], packets: Sequence[Entering]) -> Replayed:
     rows = [it._asdict() | {"bytes": it.packet.hex(), "packet": None} for it in packets]
     told = ask("policy-replay", {"policy": policy, "packets": rows})
     fates = [Fate(*it[:-1], bytes.fromhex(it[-1])) for it in told["fates"]]
-    return Replayed(fates, told["reasons"], {(layer, upper): count for layer, upper, count in told["drops"]})
+    drops = {(layer, upper): count for layer, upper, count in told["drops"]}
+    return Replayed(fates, told["reasons"], drops, {(job, event): count for job, event, count in told["sums"]})

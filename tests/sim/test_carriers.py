@@ -50,7 +50,7 @@ def test_a_step_takes_little_more_than_its_bytes_need(
     carrier: Rival, queue: Queue, buffer: int, settings: dict[str, Any]
 ) -> None:
     on = fabric(6, queue, buffer)
-    reduced = job(carrier, 6, 3_000_000, **settings)
+    reduced = job(carrier, 6, 6_000_000, **settings)
     result = run(on, [reduced])
     assert only(result)["error"] == ""
     needed = ideal_time(on, reduced)

@@ -10,6 +10,7 @@ from gradlane._core import ffi
 from gradlane.datapath import engine
 from gradlane.job.agreement import Agreement
 from gradlane.job.costs import Conditions
+from gradlane.job.racks import Racks
 from gradlane_sim import fabrics, job_files
 from gradlane_sim.carriers import Gradlane, Rival
 from gradlane_sim.document import document
@@ -29,18 +30,30 @@ def job(**changes: Any) -> Job:
 @pytest.mark.parametrize("carrier", [Gradlane(), Gradlane(push=0.03, pull=0.01), Gradlane(push=0.1, priority=False)])
 def test_engines_are_configured_as_the_agent_does(carrier: Gradlane, slots: int) -> None:
     of_four = tuple(range(4))  # a power of two, where one more bit would be wrong
-    parsed = job_files.parse(job(carrier=replace(carrier, slots=slots), members=of_four), FABRIC)
-    agreement = Agreement(1, 1, carrier.slice_bytes, Conditions(10e9, 1e-5))
-    config, _kept = engine._configuration(parsed, 0, agreement, engine.MEMORY_BYTES, ffi.NULL)
+    racks = Racks((3, 0, 3, 1), 2.0)
+    parsed = job_files.parse(job(carrier=replace(carrier, slots=slots), members=of_four), FABRIC, racks)
+    agreement = Agreement(1, 1, carrier.slice_bytes, Conditions(10e9, 1e-5, racks=parsed.racks))
+    config, _kept = engine._configuration(parsed, 0, agreement, 0, engine.MEMORY_BYTES, ffi.NULL)
     told = job_files.carrier(parsed)
     for name in ("window", "rate", "buffer", "memory", "slice_bytes"):
         assert getattr(config, name) == told[name], name
     assert bool(config.tag) == told["tag"]
+    assert list(config.racks[0:4]) == told["racks"] == [3, 0, 3, 1]
     for name, count in (("classes", config.class_count), ("precedences", config.precedence_count)):
         rows = [config.__getattribute__(name)[n] for n in range(count)]
         assert [[it.first_layer, it.last_layer, it.least, it.most, it.value] for it in rows] == told[name], name
     losses = [config.losses[n] for n in range(config.loss_count)]
     assert [[it.first_layer, it.last_layer, it.push, it.pull] for it in losses] == told["losses"]
+
+
+def test_racks_are_the_controllers_where_the_core_is_thin() -> None:
+    """Half of what hosts send can leave a leaf."""
+    thin = fabrics.leaf_spine(2, 4, 2, 10 * G, 10 * G, 200_000, 1000)
+    (found,) = document(Specification(thin, (job(members=(5, 1, 0, 6)),)))["jobs"]
+    assert found["carrier"]["racks"] == [1, 0, 0, 1]
+    wide = fabrics.leaf_spine(4, 2, 2, 10 * G, 20 * G, 200_000, 1000)
+    (found,) = document(Specification(wide, (job(members=tuple(range(8))),)))["jobs"]
+    assert found["carrier"]["racks"] == []
 
 
 def test_what_may_be_dropped_is_the_part_that_was_asked_for() -> None:

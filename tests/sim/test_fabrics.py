@@ -56,6 +56,18 @@ def test_a_fat_tree_has_all_equal_ways_and_its_oversubscription(k: int, times: i
     assert below == pytest.approx(upwards(fabric, fabric.tiers[0][0]) * times, rel=0.01)
 
 
+@given(st.integers(2, 5), st.integers(1, 4), st.integers(1, 4))
+def test_pods_have_all_equal_ways_and_carry_upwards_what_comes_from_below(count: int, leaves: int, each: int) -> None:
+    fabric = fabrics.pods(count, leaves, each, G, 4 * G, 100_000, 1000)
+    assert fabric.hosts == count * leaves * each
+    assert [len(tier) for tier in fabric.tiers] == [count * leaves, 2 * count, 4]
+    assert ways(fabric, 0, fabric.hosts - 1) == 4
+    assert leaves == 1 or ways(fabric, 0, each) == 2, "within a pod"
+    middle = fabric.tiers[1][0]
+    assert upwards(fabric, fabric.tiers[0][0]) == 2 * 4 * G
+    assert upwards(fabric, middle) == leaves * 4 * G
+
+
 def test_three_tiers_of_16_ports_have_1024_hosts() -> None:
     assert fabrics.fat_tree(16, G, 100_000, 1000).hosts == 1024
 

@@ -12,7 +12,7 @@ from gradlane_sim import fabrics
 from gradlane_sim.carriers import Gradlane
 from gradlane_sim.document import document
 from gradlane_sim.errors import SimulationError
-from gradlane_sim.specification import SECOND, HostStops, LinkChanges, Specification
+from gradlane_sim.specification import SECOND, HostStops, Job, LinkChanges, Specification, SwitchDies, Tensor
 from tests.sim.simulator import (
     MILLISECOND,
     RATE,
@@ -58,6 +58,20 @@ def test_other_algorithms_are_exact_under_loss(algorithm: str) -> None:
     job = replace(specification.jobs[0], algorithm=algorithm)
     specification = replace(specification, jobs=(job,))
     run(specification).assert_complete(specification)
+
+
+def test_the_straggler_that_stragglar_expects_is_the_last_worker() -> None:
+    """From its arrival on little is left to do, and all of it if another one is that late. No port overflows."""
+    late, size = 80 * MILLISECOND, 4_000_000
+    took: dict[int, int] = {}
+    for rank in (7, 0, 3):
+        delays = (tuple(late if worker == rank else 0 for worker in range(8)),)
+        job = Job(1, tuple(range(8)), EXACT, (Tensor(0, size, 0),), algorithm="stragglar", delays=delays, check=True)
+        specification = Specification(fabrics.single(8, RATE, 512_000, 10_000), (job,))
+        found = run(specification)
+        found.assert_complete(specification)
+        took[rank] = found.job["step_ends"][0] - late
+    assert took[7] < 0.7 * min(took[0], took[3])
 
 
 def test_a_server_is_exact_under_loss() -> None:
@@ -175,18 +189,24 @@ changes = st.builds(
     lambda link, at, up: LinkChanges(*link, at=at * MILLISECOND, up=up), links, st.integers(0, 60), st.booleans()
 )
 stops = st.builds(lambda host, at: HostStops(host, at * MILLISECOND, 8 * SECOND), st.integers(0, 3), st.integers(0, 60))
+restarts = st.builds(
+    lambda switch, at, away: SwitchDies(switch, at * MILLISECOND, back=(at + away) * MILLISECOND),
+    st.integers(4, 7),
+    st.integers(0, 60),
+    st.sampled_from([0, 1, 5, 500]),
+)
 
 
 @settings(max_examples=tries(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    faults=st.lists(st.one_of(changes, changes, changes, stops), max_size=6),
+    faults=st.lists(st.one_of(changes, changes, changes, restarts, stops), max_size=6),
     loss=st.sampled_from([0.0, 0.01, 0.1]),
     carrier=st.sampled_from([EXACT, LOSSY, replace(LOSSY, trim=True)]),
-    algorithm=st.sampled_from(["direct", "ring", "stragglar", "grid"]),
+    algorithm=st.sampled_from(["direct", "ring", "stragglar", "grid", "switch"]),
     seed=st.integers(1, 1000),
 )
 def test_every_run_ends(
-    faults: list[LinkChanges | HostStops], loss: float, carrier: Gradlane, algorithm: str, seed: int
+    faults: list[LinkChanges | HostStops | SwitchDies], loss: float, carrier: Gradlane, algorithm: str, seed: int
 ) -> None:
     fabric = leaf_spine().with_link(4, SPINE, loss=loss)
     carrier = carrier if algorithm == "direct" else EXACT

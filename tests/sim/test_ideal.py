@@ -8,7 +8,8 @@ import pytest
 
 from gradlane_sim.background import WEB_SEARCH, poisson
 from gradlane_sim.carriers import Rival
-from gradlane_sim.fabrics import leaf_spine, single
+from gradlane_sim.errors import SpecificationError
+from gradlane_sim.fabrics import fat_tree, leaf_spine, single
 from gradlane_sim.ideal import alone, shortest_first
 from tests.sim.rivals import MS, SMALLEST_FIRST, durations, run
 
@@ -28,6 +29,33 @@ def test_a_flow_alone_takes_little_more_than_its_packets_need(size: int, to: int
     (took,) = durations(run(on, flows=[flow], carrier=carrier))
     # On the same way, a full packet of the core makes the last wait.
     assert -4e-9 - 1e-3 * took < took - alone(on, flow) < 1514 * 8 / 40e9
+
+
+# Of a fat tree of 16 hosts, from host 0: to its neighbour, its pod, and another pod, over 2, 4 and 6 links.
+TIERS = {1: 2, 2: 4, 15: 6}
+
+
+@pytest.mark.parametrize("size", [1, 1457, 100_000])
+@pytest.mark.parametrize("to", TIERS)
+def test_over_three_tiers_a_flow_alone_takes_little_more_than_its_packets_need(size: int, to: int) -> None:
+    on = replace(fat_tree(4, 10 * GBIT, PAPER_BUFFER, 1000), queue=SMALLEST_FIRST)
+    flow = (0, 0, to, size)
+    (took,) = durations(run(on, flows=[flow], carrier=Rival("pfabric", (("window", 36_000), ("rto", MS)))))
+    # At each tier a packet may find another one on its way.
+    assert -TIERS[to] * 1e-9 - 1e-3 * took < took - alone(on, flow) < TIERS[to] * 1514 * 8 / 10e9
+
+
+def test_over_three_tiers_a_packet_is_on_every_link_of_the_fastest_way() -> None:
+    on = fat_tree(4, 10 * GBIT, PAPER_BUFFER, 1000)
+    slow = on.with_link(0, 16, rate=GBIT, delay=5000).with_link(16, 24, rate=GBIT).with_link(24, 32, rate=GBIT)
+    # 59 bytes with its headers, of which the gap's 12 follow when it is there.
+    link = (59 - 12) * 8 / 10e9 + 1e-6
+    first = (59 - 12) * 8 / 1e9 + 5e-6
+    for to, links in TIERS.items():
+        assert alone(on, (0, 0, to, 1)) == pytest.approx(links * link, rel=1e-9)
+        assert alone(slow, (0, 0, to, 1)) == pytest.approx((links - 1) * link + first, rel=1e-9)
+    with pytest.raises(SpecificationError, match="hosts 0 and 3 are not connected"):
+        alone(replace(on, links=on.links[:16]), (0, 0, 3, 1))
 
 
 def test_the_ideal_serves_what_has_least_left() -> None:

@@ -12,7 +12,7 @@ import pytest
 from gradlane_sim import fabrics, ideal, measures
 from gradlane_sim.carriers import Gradlane, Rival
 from gradlane_sim.cases import Arm, Case, Scenario
-from gradlane_sim.report import figures, page
+from gradlane_sim.report import figures
 from gradlane_sim.running import Outcome
 from gradlane_sim.specification import Background, Job, Specification, Tensor, ideal_time
 
@@ -38,6 +38,7 @@ def result(times: Sequence[int] = (10 * MS, 30 * MS)) -> dict[str, Any]:
             "error": "",
             "steps_complete": 2,
             "step_ends": [n * it for it in times],
+            "worker_ends": [n * times[1] // 2, n * times[1]],
             "operations": [[1, 0, 0, 0, n * times[0]], [2, 0, 0, n * times[0], n * times[1]]],
             "statistics": statistics,
         }
@@ -78,6 +79,7 @@ def test_what_is_kept_of_a_run() -> None:
     assert second["operations"]["mean"] == pytest.approx(0.03)
     assert found["messages"]["count"] == 1, "pushes"
     assert found["messages"]["p99"] == pytest.approx(0.005)
+    assert first["iteration"] == pytest.approx((0.015 + 0.03) / 2 / 2), "two steps of each of two workers"
     assert found["fairness"] == pytest.approx(9 / 10), "(2 + 1)^2 / (2 (4 + 1))"
     assert found["flows"]["asked"] == 3
     small, large = (ideal.alone(FABRIC, (0, 0, 1, size)) for size in (1250, 12_500_000))
@@ -92,10 +94,12 @@ def test_what_is_kept_of_a_run() -> None:
 def test_a_run_of_which_nothing_completed_is_kept() -> None:
     broken = result()
     for job in broken["jobs"]:
-        job |= {"steps_complete": 0, "step_ends": [0, 0], "operations": [], "error": "rank 1 is dead"}
+        job |= {"steps_complete": 0, "step_ends": [0, 0], "worker_ends": [0, 9], "operations": []}
+        job["error"] = "rank 1 is dead"
     broken |= {"messages": [], "flows": []}
     found = measures.measured(specification(), broken)
     assert found["jobs"][0]["throughput"] == 0
+    assert found["jobs"][0]["iteration"] is None
     assert found["jobs"][0]["operations"] is None
     assert found["fairness"] is None
     summary = figures.summaries(scenario(), [Outcome(case(OURS), found)])[0]
@@ -128,11 +132,15 @@ def outcomes() -> list[Outcome]:
 
 
 def test_an_arms_figures_are_means_over_seeds() -> None:
+    from gradlane_sim.report import page  # with matplotlib, which takes a second to import
+
     ours, theirs = figures.summaries(scenario(), outcomes())
     assert ours.runs == 2
     assert ours.mean == pytest.approx(0.015 * (1 + 2) / 2 * (1 + 2) / 2)
-    assert theirs.mean == pytest.approx(4 * ours.mean)
+    assert theirs.mean == pytest.approx(4 * (ours.mean or 0))
     assert ours.spread == pytest.approx((0.015, 0.06))
+    assert ours.by_job == pytest.approx((0.015 * 1.5, 0.03 * 1.5)), "the second job is half as fast"
+    assert ours.iteration == pytest.approx((0.015 + 0.03) / 4 * 1.5 * 1.5)
     assert ours.repaired == pytest.approx(0.01)
     assert ours.by_policy == 73
     assert ours.no_room == 7
@@ -142,6 +150,8 @@ def test_an_arms_figures_are_means_over_seeds() -> None:
 
 
 def test_a_failed_run_is_in_the_figures_and_on_the_page() -> None:
+    from gradlane_sim.report import page  # with matplotlib, which takes a second to import
+
     failed = [*outcomes(), Outcome(case(OURS, 3), None, "<it> can't be")]
     text = page.render("small", [(scenario(), failed)])
     assert "gradlane-p3: &lt;it&gt; can&#39;t be" in text
@@ -151,6 +161,8 @@ def test_a_failed_run_is_in_the_figures_and_on_the_page() -> None:
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not on PATH")
 def test_a_browser_shows_the_page_with_everything_in_it(tmp_path: Path) -> None:
     from playwright.sync_api import sync_playwright
+
+    from gradlane_sim.report import page
 
     file = tmp_path / "report.html"
     file.write_text(page.render("small", [(scenario(), outcomes()), (scenario("three"), outcomes())]))

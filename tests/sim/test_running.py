@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gradlane_sim import fabrics
-from gradlane_sim.carriers import Gradlane
+from gradlane_sim.carriers import Carrier, Gradlane, Rival
 from gradlane_sim.cases import Arm, Case
 from gradlane_sim.errors import SimulationError
 from gradlane_sim.program import Program
@@ -33,7 +33,8 @@ if {what!r} == "hangs":
 if {what!r} == "silent":
     sys.exit(0)
 ends = [spec["seed"] * 1_000_000]
-job = {{"id": 1, "error": "", "step_ends": ends, "steps_complete": 1, "operations": [[1, 0, 0, 0, ends[0]]]}}
+job = {{"id": 1, "error": "", "step_ends": ends, "steps_complete": 1, "operations": [[1, 0, 0, 0, ends[0]]],
+       "worker_ends": ends}}
 counts = {{"packets": 1, "bytes": 1250, "dropped": 0, "marked": 0, "depth_max": 9, "lost": 0}}
 links = [dict(counts, **{{"from": a, "to": b, "rate": 10**9}}) for a, b in ((0, 2), (2, 0))]
 told = {{"jobs": [job], "messages": [], "switches": [], "links": links}}
@@ -52,9 +53,9 @@ def calls(folder: Path) -> int:
     return len((folder / "calls").read_text()) if (folder / "calls").exists() else 0
 
 
-def case(seed: int = 1, size: int = 4000) -> Case:
+def case(seed: int = 1, carrier: Carrier = Gradlane()) -> Case:  # noqa: B008 - it can't be changed
     fabric = fabrics.single(2, 10**9, 64_000, 1000)
-    job = Job(1, (0, 1), Gradlane(), (Tensor(0, size, 1),))
+    job = Job(1, (0, 1), carrier, (Tensor(0, 4000, 1),))
     return Case("two", ARM, seed, Specification(fabric, (job,), seed))
 
 
@@ -71,6 +72,19 @@ def test_what_has_run_is_not_run_again_and_what_changed_is(tmp_path: Path) -> No
     other = program(tmp_path, "works, otherwise")
     Work(other, tmp_path / "kept").run([case(1)], 1)
     assert calls(tmp_path) == 4, "a program that was changed"
+
+
+def test_a_changed_engine_is_nothing_to_rivals(tmp_path: Path) -> None:
+    """The build tells by a file what they follow from."""
+    rivals = tmp_path / "rivals.sha256"
+    cases = [case(), case(carrier=Rival("tcp"))]
+    for what, told, runs in (("works", "a", 2), ("works, with another engine", "a", 3), ("works, otherwise", "b", 5)):
+        rivals.write_text(f"{told}\n")
+        work = Work(program(tmp_path, what), tmp_path / "kept")
+        work.run(cases, 1)
+        assert calls(tmp_path) == runs
+        assert all(work.kept(it) for it in cases)
+    assert not work.kept(case(2))
 
 
 def test_a_kept_result_that_was_cut_off_is_made_again(tmp_path: Path) -> None:

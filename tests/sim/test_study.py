@@ -3,15 +3,19 @@
 
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gradlane_sim import studies
+from gradlane_sim import rivals, studies, workloads
+from gradlane_sim.cases import Scenario
 from gradlane_sim.document import document
 from gradlane_sim.program import DEFAULT
 from tests.deploy.datagrams_by_hand import DATA, STOP
@@ -21,6 +25,7 @@ from tests.support.needs import needs
 
 needs_simulator = pytest.mark.skipif(not DEFAULT.exists(), reason=f"{DEFAULT} is not built: `make sim` does it")
 PATIENCE = 300  # s
+ARMS = {it.name for it in workloads.with_sums(workloads.arms(), 4)}
 
 
 def gradlane_sim(*arguments: str) -> "subprocess.CompletedProcess[str]":
@@ -42,11 +47,13 @@ def test_a_study_runs_and_leaves_figures_and_a_page(tmp_path: Path) -> None:
     assert told == json.loads((tmp_path / "result.json").read_text())
     (scenario,) = told["scenarios"]
     rows = {it["arm"]: it for it in scenario["arms"]}
-    assert set(rows) == {arm.name for arm in studies.arms()}
-    for row in rows.values():
+    assert set(rows) == ARMS
+    for arm, row in rows.items():
         assert row["errors"] == []
         assert row["violations"] == 0
-        assert row["step"] >= row["ideal"] * (1 - 0.1), "no faster than its link, but for what may be lost"
+        # Switches add 16 bits of 32, and send each sum once: with four workers a third of the bytes.
+        least = 1 / 3 if arm == workloads.SUMMED.name else 1 - 0.1
+        assert row["step"] >= row["ideal"] * least, "no faster than its link, but for what may be lost"
         assert row["step"] < 3 * row["ideal"]
     assert all(it in (tmp_path / "report.html").read_text() for it in rows)
     again = gradlane_sim("run", "smoke", "--out", str(tmp_path), "--json", "-")
@@ -54,7 +61,7 @@ def test_a_study_runs_and_leaves_figures_and_a_page(tmp_path: Path) -> None:
 
 
 @needs_simulator
-@pytest.mark.parametrize("arm", [it.name for it in studies.arms()])
+@pytest.mark.parametrize("arm", sorted(ARMS))
 def test_a_seed_repeats_a_run_bit_for_bit(arm: str) -> None:
     text = gradlane_sim("input", "smoke", "--arms", arm, "--seeds", "7").stdout
     first, second = simulated(text), simulated(text)
@@ -65,6 +72,18 @@ def test_a_seed_repeats_a_run_bit_for_bit(arm: str) -> None:
     assert other["jobs"] != first["jobs"]
 
 
+def captured(file: Path, own: str) -> tuple[list[int], list[int]]:
+    """The bytes of the frames that a host of this address has sent, and of those that came; behind PPP's two bytes."""
+    found: tuple[list[int], list[int]] = ([], [])
+    at, data = 24, file.read_bytes()
+    while at < len(data):
+        (length,) = struct.unpack_from("=8xI4x", data, at)
+        source = socket.inet_ntoa(data[at + 16 + 2 + 12 :][:4])
+        found[source != own].append(length - 2 + 14)
+        at += 16 + length
+    return found
+
+
 @needs_simulator
 @needs("tshark")
 def test_wireshark_reads_the_capture_of_a_port(tmp_path: Path) -> None:
@@ -73,9 +92,14 @@ def test_wireshark_reads_the_capture_of_a_port(tmp_path: Path) -> None:
     told = gradlane_sim("input", "smoke", "--arms", "gradlane-p3", "--pcap", f"3:1:{file}").stdout
     result = simulated(told)
     seen = dissected(file, workers=4)
-    packets = {(it["from"], it["to"]): it["packets"] for it in result["links"]}
-    switch = next(to for a, to in packets if a == 3)
-    assert len(seen) == packets[3, switch] + packets[switch, 3]
+    links = {(it["from"], it["to"]): it for it in result["links"]}
+    switch = next(to for a, to in links if a == 3)
+    out, back = links[3, switch], links[switch, 3]
+    sent, came = captured(file, "10.0.0.4")
+    # The simulation ends with the last worker's result: what waits then has not left, and a frame may be on the wire.
+    assert sum(sent) == out["bytes"] - out["waiting"]
+    assert 0 <= back["bytes"] - back["waiting"] - sum(came) <= 1514
+    assert len(seen) == len(sent) + len(came)
     datagrams = [it for frame in seen for it in frame.datagrams]
     assert len(datagrams) >= len(seen)
     assert {it["source"][0] for it in datagrams} == {0, 1, 2, 3}
@@ -106,8 +130,20 @@ def test_every_case_of_a_study_has_a_name_of_its_own_and_makes_sense(name: str) 
             assert specification != scenario.make(arm, 2)
 
 
+def test_rivals_have_the_settings_that_the_sweep_found_best() -> None:
+    there = {it.name: it for it in (*studies.small(), *studies.study())}
+    swept = {it.name: it for it in studies.sweep()}
+    for name, better in rivals.BETTER.items():
+        for rival, setting in better.items():
+            assert setting.startswith(f"{rival}-")
+            (arm,) = (it for it in there[name].arms if it.name == rival)
+            (tried,) = (it for it in swept[name].arms if it.name == setting)
+            assert there[name].make(arm, 1) == swept[name].make(tried, 1)
+            assert there[name].make(arm, 1) != there[name].make(replace(arm, setting=""), 1)
+
+
 @pytest.mark.parametrize("scenario", studies.study(), ids=lambda it: it.name)
-def test_the_controller_and_the_agent_take_every_scenario(scenario: studies.Scenario) -> None:
+def test_the_controller_and_the_agent_take_every_scenario(scenario: Scenario) -> None:
     for arm in (scenario.arms[0], scenario.arms[-1]):
         assert document(scenario.make(arm, 1))["jobs"]
 

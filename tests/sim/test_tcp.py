@@ -71,3 +71,18 @@ def test_pooled_connections_carry_messages_side_by_side() -> None:
         ends = [end for _, end, *_ in result["flows"]]
         assert sorted(range(2), key=ends.__getitem__) == order
         assert result["background"]["connections"] == 1 + (carrier is pooled)
+
+
+def test_no_dctcp_connection_falls_silent_after_many_marks() -> None:
+    """47 flows into one port halve to windows of less than a segment, and what they send next must still go out."""
+    flows = [(step * 80 * MS, worker, 47, 64_000) for step in range(4) for worker in range(47)]
+    soon = Rival("tcp", (("congestion", "dctcp"), ("min_rto", MS // 5)))
+    on = fabric(48, Queue("mark", (("threshold", 10_000),)), buffer=100_000)
+    assert len(durations(run(on, flows=flows, carrier=soon, limit=1000 * MS))) == len(flows)
+
+
+def test_dctcp_goes_on_where_links_lose_what_is_marked() -> None:
+    """Duplicate ACKs of a window that was made smaller for marks end no run."""
+    flows = [(0, host, 2, 1_500_000) for host in range(2)]
+    on = fabric(3, Queue("mark", (("threshold", 15_000),)), loss=0.03)
+    assert len(durations(run(on, flows=flows, carrier=DCTCP, limit=1000 * MS))) == 2

@@ -14,8 +14,8 @@ from gradlane_sim.specification import Json
 
 Found: TypeAlias = Sequence[tuple[Scenario, Sequence[Outcome]]]
 COLUMNS = (
-    "arm", "runs", "step, mean ms", "of ideal", "operation, mean ms", "p99", "message, mean ms", "p99 ", "no room",
-    "by policy", "repaired", "links used", "fairness", "errors",
+    "arm", "runs", "step, mean ms", "of ideal", "iteration, mean ms", "jobs' steps, ms", "operation, mean ms", "p99",
+    "message, mean ms", "p99 ", "no room", "by policy", "repaired", "links used", "fairness", "errors",
 )  # fmt: skip
 NOTHING = "–"
 
@@ -24,12 +24,14 @@ NOTHING = "–"
 class Summary:
     """Of an arm in a scenario, over its seeds. Times in s; `mean`, `p99`, `curve`: of operations, from a worker's
     submission to its result; `message_...`: of what a worker sends to whom reduces. `spread`: the least and the
-    greatest mean of a seed."""
+    greatest mean of a seed. `iteration`: a worker's own step; `by_job`: the mean step of each job."""
 
     arm: Arm
     runs: int
     step: float | None
     ideal: float
+    iteration: float | None
+    by_job: tuple[float | None, ...]
     p50: float | None
     mean: float | None
     p99: float | None
@@ -80,6 +82,8 @@ def _summary(arm: Arm, outcomes: Sequence[Outcome]) -> Summary:
         runs=len(kept),
         step=_mean(steps),
         ideal=statistics.fmean(job["ideal"] for job in jobs) if jobs else 0.0,
+        iteration=_mean([job["iteration"] for job in jobs if job["iteration"] is not None]),
+        by_job=_by_job([it["jobs"] for it in kept]),
         p50=_mean([it["p50"] for it in complete]),
         mean=_mean(means),
         p99=_mean([it["p99"] for it in complete]),
@@ -96,6 +100,11 @@ def _summary(arm: Arm, outcomes: Sequence[Outcome]) -> Summary:
         errors=tuple([it.error for it in outcomes if it.error] + [job["error"] for job in jobs if job["error"]]),
         violations=sum(len(it["violations"]) for it in kept),
     )
+
+
+def _by_job(runs: Sequence[Sequence[Json]]) -> tuple[float | None, ...]:
+    """Of each job the mean of all its steps in all runs."""
+    return tuple(_mean([time for job in same for time in job["step_times"]]) for same in zip(*runs, strict=True))
 
 
 def _slowdown(flows: Sequence[Json]) -> Json | None:
@@ -128,10 +137,11 @@ def drops(outcomes: Iterable[Outcome]) -> dict[tuple[int, int], int]:
 
 def cells(it: Summary) -> list[str]:
     """A row of COLUMNS."""
-    step = NOTHING if it.step is None else f"{1000 * it.step:.2f}"
+    step, iteration = _ms(it.step), _ms(it.iteration)
+    jobs = " ".join(_ms(time) for time in it.by_job) if len(it.by_job) > 1 else NOTHING
     ratio = NOTHING if it.step is None or not it.ideal else f"{it.step / it.ideal:.2f}"
     shown = (it.mean, it.p99, it.message_mean, it.message_p99)
-    times = [NOTHING if time is None else f"{1000 * time:.2f}" for time in shown]
+    times = [_ms(time) for time in shown]
     repaired = NOTHING if it.repaired is None else f"{100 * it.repaired:.2f} %"
     fair = NOTHING if it.fairness is None else f"{it.fairness:.3f}"
     counts = [f"{it.no_room:,.0f}", f"{it.by_policy:,.0f}"]
@@ -140,6 +150,8 @@ def cells(it: Summary) -> list[str]:
         str(it.runs),
         step,
         ratio,
+        iteration,
+        jobs,
         *times,
         *counts,
         repaired,
@@ -147,6 +159,10 @@ def cells(it: Summary) -> list[str]:
         fair,
         str(len(it.errors)),
     ]
+
+
+def _ms(seconds: float | None) -> str:
+    return NOTHING if seconds is None else f"{1000 * seconds:.2f}"
 
 
 def document(found: Found) -> Json:

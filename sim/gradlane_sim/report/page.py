@@ -21,14 +21,16 @@ def render(study: str, found: Found) -> str:
     """The report as HTML."""
     color = plots.colors([arm for scenario, _ in found for arm in scenario.arms])
     with_rows = [(scenario, summaries(scenario, outcomes), outcomes) for scenario, outcomes in found]
-    growing = [(scenario, rows) for scenario, rows, _ in with_rows if scenario.family == "growth"]
+    families: dict[str, list[tuple[Scenario, Sequence[Summary]]]] = {}
+    for scenario, rows, _ in with_rows:
+        families.setdefault(scenario.family, []).append((scenario, rows))
     seeds = sorted({it.case.seed for _, outcomes in found for it in outcomes})
     return _PAGES.get_template("study.html.j2").render(
         study=study,
         headline=headline(with_rows[0][0], with_rows[0][1]),
         seeds=", ".join(str(seed) for seed in seeds),
         columns=COLUMNS,
-        growth=plots.growth(growing, color) if len(growing) > 1 else "",
+        growth=[plots.growth(of, color) for family, of in families.items() if family and len(of) > 1],
         scenarios=[
             {
                 "name": scenario.name,

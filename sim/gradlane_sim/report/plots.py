@@ -18,6 +18,8 @@ from lab.report.style import MUTED, STYLE
 
 # Times that differ by more than that are shown on a logarithmic scale.
 WIDE = 6
+# Of arms that have to share a colour; more arms than that have smaller names.
+DASHES, MANY = ("-", "--", ":"), 8
 
 
 def colors(arms: Sequence[Arm]) -> dict[str, str]:
@@ -33,10 +35,13 @@ def completions(rows: Sequence[Summary], color: Mapping[str, str]) -> str:
     """The share of operations that took at most so long. One arm at least has completed some."""
     with mpl.rc_context(STYLE):
         figure, axes = plt.subplots(figsize=(5.2, 3.4))
+        used: list[str] = []
         for it in rows:
             if it.curve:
-                part = np.linspace(0, 1, len(it.curve))
-                axes.plot([1000 * time for time in it.curve], part, color=color[it.arm.name], lw=2, label=it.arm.name)
+                part, name = np.linspace(0, 1, len(it.curve)), it.arm.name
+                style = DASHES[min(used.count(color[name]), len(DASHES) - 1)]
+                used.append(color[name])
+                axes.plot([1000 * time for time in it.curve], part, color=color[name], ls=style, lw=2, label=name)
         axes.set_ylim(0, 1.02)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         times = [time for it in rows for time in it.curve]
@@ -49,7 +54,7 @@ def completions(rows: Sequence[Summary], color: Mapping[str, str]) -> str:
             scale = " (log scale)"
         axes.set_xlabel(f"completion time of an operation, ms{scale}")
         axes.set_ylabel("operations that took at most that")
-        axes.legend(loc="lower right", fontsize=9)
+        axes.legend(loc="lower right", fontsize=9 if len(rows) <= MANY else 6)
         return svg(figure)
 
 
@@ -63,7 +68,7 @@ def against_ideal(rows: Sequence[Summary], color: Mapping[str, str]) -> str:
             axes.barh(place, mean, height=0.55, color=color[it.arm.name])
             axes.plot([mean, p99], [place, place], color=color[it.arm.name], lw=1.5)
             axes.plot([p99], [place], "|", ms=14, mew=2, color=color[it.arm.name])
-        axes.axvline(1000 * rows[0].ideal, color=MUTED, lw=1, ls=(0, (4, 3)))
+            axes.vlines(1000 * it.ideal, place - 0.5, place + 0.5, color=MUTED, lw=1, ls=(0, (4, 3)))
         axes.set_yticks(range(len(shown)), [it.arm.name for it in reversed(shown)])
         axes.grid(axis="y", visible=False)
         axes.set_axisbelow(True)

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/simulation.md, made of what is kept of runs.
+
+A cell is the mean over seeds, and behind ± half of the width of the 95 % interval by Student's t, if there are two
+seeds or more.
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gradlane_sim.cases import Scenario
+from gradlane_sim.errors import SimulationError
+from gradlane_sim.report import figures
+from gradlane_sim.report.figures import NOTHING, Summary
+from gradlane_sim.running import Outcome
+
+# Of Student's t, 97.5 %, by degrees of freedom from 1 on.
+_T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
+MOST_SEEDS = len(_T) + 1
+ARMS = {
+    "gradlane-p0": "Gradlane, p = 0",
+    "gradlane-p3": "Gradlane, p = 3 %",
+    "gradlane-p10": "Gradlane, p = 10 %",
+    "dctcp": "DCTCP",
+    "cubic": "Cubic",
+    "pias": "PIAS",
+    "pfabric": "pFabric",
+    "trimming": "trimming",
+}
+# By scenario and arm: what each seed has shown.
+Found: TypeAlias = Mapping[tuple[str, str], Sequence[Summary]]
+Value: TypeAlias = Callable[[Summary], float | None]
+
+
+def _of_ideal(it: Summary) -> float | None:
+    return it.step / it.ideal if it.step is not None and it.ideal else None
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+def _slowdown(it: Summary) -> float | None:
+    return it.slowdown["all"]["mean"] if it.slowdown and it.slowdown["all"] else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A row for each scenario, a column for each arm; the least of several is bold. `rows`: what is said of it, by
+    scenario."""
+
+    title: str
+    rows: Mapping[str, str]
+    value: Value = _of_ideal
+    arms: tuple[str, ...] = ("gradlane-p0", "dctcp", "cubic", "pfabric", "trimming")
+
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        """Scenarios and arms."""
+        return [(scenario, arm) for scenario in self.rows for arm in self.arms]
+
+    def lines(self, found: Found) -> list[list[str]]:
+        lines = [[self.title, "seeds", *(ARMS[arm] for arm in self.arms)]]
+        for scenario, label in self.rows.items():
+            runs = [found.get((scenario, arm), ()) for arm in self.arms]
+            means = [_mean(of_arm, self.value) for of_arm in runs]
+            known = [it for it in means if it is not None]
+            cells = [_cell(of_arm, self.value) for of_arm in runs]
+            best = [len(known) > 1 and mean == min(known) for mean in means]
+            shown = [f"**{cell}**" if bold else cell for cell, bold in zip(cells, best, strict=True)]
+            lines.append([label, _seeds(runs), *shown])
+        return lines
+
+
+@dataclass(frozen=True)
+class Details:
+    """A row for each scenario and arm, the best first."""
+
+    title: str
+    rows: Mapping[str, str]
+    arms: tuple[str, ...] = ("gradlane-p0", "gradlane-p10", "dctcp", "cubic", "pfabric", "trimming")
+
+    @property
+    def asked(self) -> list[tuple[str, str]]:
+        """Scenarios and arms."""
+        return [(scenario, arm) for scenario in self.rows for arm in self.arms]
+
+    def lines(self, found: Found) -> list[list[str]]:
+        lines = [[self.title, "arm", "seeds", *(name for name, _ in _DETAILS), "no room in a port"]]
+        for scenario, label in self.rows.items():
+            there = [(arm, found[scenario, arm]) for arm in self.arms if found.get((scenario, arm))]
+            there.sort(key=lambda it: _mean(it[1], _of_ideal) or math.inf)
+            for place, (arm, runs) in enumerate(there):
+                cells = [_cell(runs, value) for _, value in _DETAILS]
+                no_room = f"{statistics.fmean(it.no_room for it in runs):,.0f}"
+                lines.append(["" if place else label, ARMS[arm], str(len(runs)), *cells, no_room])
+        return lines
+
+
+_DETAILS: tuple[tuple[str, Value], ...] = (
+    ("of ideal", _of_ideal),
+    ("operation p99", lambda it: _ms(it.p99)),
+    ("message mean", lambda it: _ms(it.message_mean)),
+    ("message p99", lambda it: _ms(it.message_p99)),
+)
+_LOADS = {
+    f"{sizes}-{load}": f"{name}, load {load}"
+    for sizes, name in (("web-search", "web search"), ("data-mining", "data mining"))
+    for load in ("0.2", "0.4", "0.6", "0.8")
+}
+_WITH_PIAS = ("gradlane-p0", "dctcp", "cubic", "pias", "pfabric", "trimming")
+TABLES: dict[str, Comparison | Details] = {
+    "incast": Details(
+        "incast; times in ms",
+        {
+            "incast-32": "31 workers, 256 kB, 10/20 Gbit/s",
+            "incast-144-10G": "143 workers, 256 kB, 10/40 Gbit/s",
+            "incast-144-100G": "143 workers, 256 kB, 100/400 Gbit/s",
+            "incast-1024": "1,023 workers, 64 kB, three tiers",
+        },
+    ),
+    "all-reduce": Details(
+        "all-reduce of 1 MB; times in ms",
+        {
+            "direct-32": "32 hosts, 10/20 Gbit/s",
+            "direct-144-10G": "144 hosts, 10/40 Gbit/s",
+            "direct-144-100G": "144 hosts, 100/400 Gbit/s",
+        },
+    ),
+    "fabrics": Comparison(
+        "all-reduce of 1 MB, 10 Gbit/s",
+        {
+            "growth-8": "8 hosts",
+            "growth-16": "16 hosts",
+            "growth-32": "32 hosts",
+            "growth-64": "64 hosts",
+            "ring-144-10G": "144 hosts in a ring",
+            "fat-tree-128": "128 hosts of a fat tree, 500 kB",
+            "oversubscribed-2": "32 hosts, oversubscription 2 (1.55 is ideal)",
+            "oversubscribed-4": "32, oversubscription 4 (3.10 is ideal)",
+            "deep-4": "the same, ports of 2 MB",
+            "slow-link": "32, a link between switches at a quarter",
+            "jobs-2": "two jobs of 16, oversubscription 2",
+            "jobs-4": "four jobs of 8, oversubscription 2",
+            "mixed-rates-even": "32, links of 2.5, 5 and 10 Gbit/s, 4 MB in equal shares",
+            "mixed-rates-uneven": "the same, uneven shares",
+        },
+    ),
+    "models": Comparison(
+        "32 hosts train",
+        {
+            "resnet50": "ResNet-50, 100 Gbit/s",
+            "bert-large": "BERT-large",
+            "gpt2-xl": "GPT-2 XL",
+            "vgg16": "VGG-16",
+            "tail-1.5": "250 kB, 10 Gbit/s; p99 of computations 1.5 times the median",
+            "tail-3": "the same, 3 times",
+        },
+    ),
+    "loads": Comparison(
+        "32 hosts reduce 1 MB beside",
+        {**_LOADS, "beside-three-tiers": "web search, load 0.4; 16 hosts of a fat tree"},
+        arms=_WITH_PIAS,
+    ),
+    "flows": Comparison("slowdown of flows beside them", _LOADS, _slowdown, _WITH_PIAS),
+    "faults": Comparison(
+        "32 hosts reduce 1 MB",
+        {
+            "dying-spine": "a spine fails after 0.5 ms",
+            "loss-0.0001": "each link loses 0.01 %",
+            "loss-0.001": "0.1 %",
+            "loss-0.01": "1 %",
+            "loss-0.1": "10 %",
+        },
+    ),
+}
+
+
+def found_of(scenarios: Mapping[str, Scenario], outcomes: Sequence[Outcome]) -> Found:
+    """What the tables are made of. Raises SimulationError if there are more seeds than intervals are known for."""
+    found: dict[tuple[str, str], list[Summary]] = {}
+    for it in outcomes:
+        runs = found.setdefault((it.case.scenario, it.case.arm.name), [])
+        runs += figures.summaries(scenarios[it.case.scenario], [it])
+        if len(runs) > MOST_SEEDS:
+            raise SimulationError(f"tables are of at most {MOST_SEEDS} seeds")
+    return found
+
+
+def render(lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    head, *rows = lines
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
+
+
+def replaced(text: str, tables: Mapping[str, str]) -> str:
+    """A page with these tables between their markers. Raises SimulationError if it has no place for one."""
+    for name, table in tables.items():
+        begin, end = f"<!-- table {name} -->\n", f"\n<!-- end of {name} -->"
+        before, found, rest = text.partition(begin)
+        _, over, after = rest.partition(end)
+        if not found or not over:
+            raise SimulationError(f"the page has no place for a table: {begin.strip()} and {end.strip()}")
+        text = f"{before}{begin}\n{table}\n{end}{after}"
+    return text
+
+
+def interval(values: Sequence[float]) -> float | None:
+    """Half of the width of the 95 % interval of the mean, by Student's t. None of a single value."""
+    if len(values) < 2:
+        return None
+    return _T[len(values) - 2] * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def number(mean: float, half: float | None) -> str:
+    """In three digits, but never more than two behind the point."""
+    places = min(2, max(0, 2 - math.floor(math.log10(mean)))) if mean > 0 else 0
+    return f"{mean:,.{places}f}" + ("" if half is None else f" ± {half:,.{places}f}")
+
+
+def _failed(runs: Sequence[Summary]) -> int:
+    return sum(bool(it.errors) for it in runs)
+
+
+def _values(runs: Sequence[Summary], value: Value) -> list[float]:
+    return [found for it in runs if (found := value(it)) is not None]
+
+
+def _mean(runs: Sequence[Summary], value: Value) -> float | None:
+    values = _values(runs, value)
+    return statistics.fmean(values) if values and not _failed(runs) else None
+
+
+def _cell(runs: Sequence[Summary], value: Value) -> str:
+    if failed := _failed(runs):
+        return f"{failed} of {len(runs)} fail"
+    values = _values(runs, value)
+    return number(statistics.fmean(values), interval(values)) if values else NOTHING
+
+
+def _seeds(runs: Sequence[Sequence[Summary]]) -> str:
+    counts = {len(it) for it in runs if it}
+    return NOTHING if not counts else str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
