@@ -77,7 +77,7 @@ DEVICE ?= 1
 BIN := $(VENV)/bin
 PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute
 # Tests side by side: most of them wait for one another's timers more than they compute.
-WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
+WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 3 ? 4 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 # For `make bench-agent` alone: without them it leaves MPI out.
@@ -251,6 +251,11 @@ simulator:
 	@$(MAKE) --no-print-directory -j2 $(SIM_PROGRAM) || \
 	echo "make: ns-3 can't be installed, or the simulator not built: its tests will be skipped"
 
+PYTEST = PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH)
+BESIDE = --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+marked = $$(grep -rl --include='test_*.py' 'pytest\.mark\.$(1)' tests)
+
+# In a fresh clone all tests are collected once before: what that leaves of bytecode, each process would make for itself.
 .PHONY: test
 test: $(VENV)/.ready-test simulator ## Lint, imports, types, and all tests
 	$(BIN)/ruff check .
@@ -258,11 +263,12 @@ test: $(VENV)/.ready-test simulator ## Lint, imports, types, and all tests
 	$(BIN)/lint-imports --no-logo
 	@echo "$(BIN)/pyright beside the tests; what it says comes after them"
 	@$(BIN)/pyright --pythonpath $(BIN)/python >$(VENV)/pyright.log 2>&1 & \
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m "not alone" -n $(WORKERS_OF_TESTS) \
-		--dist loadfile --no-loadscope-reorder --max-worker-restart 0; tests=$$?; \
+	test -e $(VENV)/.collected || { $(PYTEST) --collect-only -q >/dev/null; touch $(VENV)/.collected; }; \
+	$(PYTEST) -m "not timed and not alone" -n $(WORKERS_OF_TESTS) $(BESIDE); tests=$$?; \
 	wait $$!; types=$$?; cat $(VENV)/pyright.log; \
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pytest $(THOROUGH) -m alone \
-		$$(grep -rl --include='test_*.py' 'pytest\.mark\.alone' tests); alone=$$?; exit $$((tests ? tests : types ? types : alone))
+	$(PYTEST) -m timed -n 3 $(BESIDE) $(call marked,timed); timed=$$?; \
+	$(PYTEST) -m alone $(call marked,alone); alone=$$?; \
+	exit $$((tests ? tests : types ? types : timed ? timed : alone))
 
 .PHONY: test-all
 test-all: THOROUGH = --thorough
@@ -416,7 +422,7 @@ $(FRAMEWORKS_VENV)/.ready: $(VENV)/bin/python $(SOURCES) tests/frameworks/requir
 $(MXNET_VENV)/.ready: $(VENV)/bin/python $(SOURCES)
 	@echo "Installing Gradlane and MXNet into $(MXNET_VENV)"
 	$(PYTHON) -m venv $(MXNET_VENV)
-	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check mxnet==1.9.1 'numpy<1.24' pytest hypothesis -e agent
+	$(MXNET_VENV)/bin/pip install -q --disable-pip-version-check mxnet==1.9.1 'numpy<1.24' pytest pytest-timeout hypothesis -e agent
 	touch $@
 
 $(DOCS_VENV)/.ready: $(VENV)/bin/python $(SOURCES) docs/site/requirements.txt docs/site/scripts.py

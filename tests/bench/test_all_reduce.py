@@ -17,6 +17,7 @@ from bench.agent.all_reduce_tables import Result, Summary, median_ratio, plot, s
 from bench.agent.all_reduce_team import VARIANTS
 from bench.harness import netns
 from bench.harness.agent_hosts import Loopback
+from tests.support.effort import only_thorough
 from tests.support.needs import needs, needs_root
 
 _GLOO_ALLOWED = 1.05  # its headers are smaller than those that the rate is reckoned with
@@ -54,6 +55,7 @@ def test_without_open_mpi_all_others_are_measured_on_a_bridge_and_on_one_machine
     assert (tmp_path / "agent.svg").exists()
 
 
+@only_thorough("Open MPI, beside which the benchmark measures, polls through half a minute of a core")
 @needs_root
 @needs("mpirun", "mpicc")
 def test_open_mpi_crosses_the_ports_and_its_polling_counts(tmp_path: Path) -> None:

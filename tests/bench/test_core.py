@@ -24,22 +24,33 @@ def test_it_measures_every_part(tmp_path: Path) -> None:
         assert all(0 < run[part] < 1e6 for part in ("sent", "control")), run
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core is compiled without optimisation, in a small part of the time, and reduces little: how fast it is does
+    not matter here."""
+    monkeypatch.setattr(core, "_FLAGS", (*core._FLAGS, "-O0"))
+    monkeypatch.setattr(core, "_VOLUME", 1 << 20)
+
+
+@pytest.mark.usefixtures("at_once")
 def test_an_engine_alone_has_hundreds_of_ranks(tmp_path: Path) -> None:
+    load = core.Load(tmp_path, alone=True)
     for ranks, slices in ((2, 64), (300, 3)):
-        found = core.Load(tmp_path, alone=True).measure(ranks, slices, slice_bytes=64, rounds=1)
+        found = load.measure(ranks, slices, slice_bytes=64, rounds=1)
         assert found.taken is None
         assert all(0 < value < 1e6 for value in (found.received, found.sent, found.control)), found
 
 
+@pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_wrong_result_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
-    name = "core_alone.c" if alone else "core_load.c"
-    text = Path(core.__file__).with_name(name).read_text()
-    wrong = tmp_path / "bench" / name
-    wrong.parent.mkdir()
-    wrong.write_text(text.replace("(float)l->ranks", "(float)(l->ranks + 1)"))
-    assert wrong.read_text() != text
-    monkeypatch.setattr(core, "__file__", str(wrong.with_name("core.py")))
+    folder = tmp_path / "bench"
+    folder.mkdir()
+    for path in Path(core.__file__).parent.glob("core_*"):
+        text = path.read_text()
+        (folder / path.name).write_text(text.replace("(float)c->ranks", "(float)(c->ranks + 1)"))
+    assert "(float)(c->ranks + 1)" in (folder / "core_common.h").read_text()
+    monkeypatch.setattr(core, "__file__", str(folder / "core.py"))
     with pytest.raises(ExperimentError, match="elements are wrong"):
         core.Load(tmp_path, alone).measure(ranks=2, slices=2, slice_bytes=64, rounds=1)
 

@@ -26,6 +26,7 @@ def test_it_measures_a_join(tmp_path: Path) -> None:
         assert run["before"] < run["others"] < 64 << 20
         assert 0 <= run["idle"] < 1
         assert 0 < run["leave"] < 10
+        assert 0 <= run["leave_processor"] < 10
 
 
 @pytest.mark.parametrize("options", [["--ranks", "1"], ["--ranks", "1025"], ["--idle", "0"]])

@@ -11,6 +11,7 @@ from bench.fabric import growth, soak, soak_worker
 from bench.fabric.attacks import attacks
 from gradlane.wire import Header, Kind
 from lab.model.plan import HostPlan
+from tests.support.effort import only_thorough
 from tests.support.needs import needs_root
 
 TENANT, VICTIM = HostPlan(7, "worker", "leaf1", 4), HostPlan(1, "worker", "leaf1", 1)
@@ -55,6 +56,7 @@ def test_a_process_that_grows_is_found() -> None:
     assert growth.held(usage[:2]) == {}
 
 
+@only_thorough("starts a fabric and its jobs for one attack")
 @needs_root
 @pytest.mark.alone
 def test_an_attack_ends_no_job(

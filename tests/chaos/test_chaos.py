@@ -14,7 +14,6 @@ EVENTS = 20 if thorough() else 6  # of each run: 200 where all is tried, or one 
 STORES = ("sqlite", "postgresql")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     ("seed", "store"),
     [pytest.param(it, STORES[it % 2], marks=[needs_postgresql] if it % 2 else []) for it in range(RUNS)],

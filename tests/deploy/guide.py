@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.gradlane_controller.controller_process import Running
 from tests.gradlane_controller.leafspine_lab import Lab
 from tests.support import zygote
+from tests.support.agents import pause
 from tests.support.paths import DOCS
 from tests.support.ports import free_ports
 
@@ -115,7 +116,7 @@ class Machines:
 
 def until(condition: Callable[[], object], seconds: float = 120) -> None:
     """Waits for it, and fails if it does not come."""
-    end = time.monotonic() + seconds
+    begun = time.monotonic()
     while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+        assert time.monotonic() < begun + seconds
+        pause(begun)

@@ -3,6 +3,7 @@
 them. It needs root."""
 
 import os
+import re
 import secrets
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from tests.support.agents import PATIENCE, until
 from tests.support.namespaces import Namespaces, ip
 from tests.support.needs import needs_root
-from tests.support.paths import EXAMPLES, ROOT
+from tests.support.paths import DOCS, EXAMPLES, ROOT
 
 pytestmark = [
     needs_root,
@@ -41,14 +42,14 @@ StateSaveLocation={folder}/state
 SelectType=select/cons_tres
 SlurmctldLogFile={folder}/ctl.log
 SlurmdLogFile={folder}/%n.log
-Prolog={folder}/prolog.sh
-Epilog={folder}/epilog.sh
-TaskProlog={folder}/task_prolog.sh
-PrologFlags=Alloc
 NodeName=n1 NodeAddr=10.88.0.11
 NodeName=n2 NodeAddr=10.88.0.12
 PartitionName=all Nodes=n1,n2 Default=YES State=UP
 """
+# What the page says of slurm.conf, and which script it installs by which name.
+PAGE = (DOCS / "slurm.md").read_text()
+SETTINGS = "".join(f"{line}\n" for line in re.findall(r"^    (\w+=.*)$", PAGE, re.MULTILINE))
+SCRIPTS = re.findall(r"^    install -m 755 deploy/slurm/(\S+) /etc/slurm/(\S+)$", PAGE, re.MULTILINE)
 TRAIN = """\
 import os
 import torch
@@ -81,12 +82,14 @@ class Cluster(Namespaces):
             ip("-n", node, "addr", "add", f"10.88.0.1{number}/24", "dev", "eth0")
             ip("-n", node, "link", "set", "eth0", "up")
         (self.folder / "hosts").write_text(HOSTS)
-        (self.folder / "slurm.conf").write_text(CONFIGURATION.format(folder=self.folder))
+        (self.folder / "slurm.conf").write_text(
+            CONFIGURATION.format(folder=self.folder) + SETTINGS.replace("/etc/slurm/", f"{self.folder}/")
+        )
         (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
-        for name in ("prolog", "epilog", "task_prolog"):
-            text = (SLURM / f"{name}.sh").read_text().replace("/opt/gradlane/bin", str(Path(sys.executable).parent))
+        for name, installed in SCRIPTS:
+            text = (SLURM / name).read_text().replace("/opt/gradlane/bin", str(Path(sys.executable).parent))
             # Both nodes have this machine's files.
-            script = self.folder / f"{name}.sh"
+            script = self.folder / installed
             script.write_text(text.replace("/run/gradlane-slurm", f"{self.folder}/run/$SLURMD_NODENAME"))
             script.chmod(0o755)
         for name in ("state", "n1", "n2", "run/n1", "run/n2", "work"):

@@ -27,7 +27,8 @@ def number(file: str, name: str) -> float:
         f"A switch has {transport.SUM_SLOTS}, a job `sum_slots`",
         f"# sum_window = {transport.DEFAULT_SUM_WINDOW} ",
         f"# sum_slots = {transport.DEFAULT_SUM_SLOTS} ",
-        f"2 to {transport.SUM_MEMBERS} workers",
+        f"2 to {wire.MAX_RANKS:,} workers",
+        f"[More than {transport.SUM_MEMBERS}]",
         f"at most {wire.MAX_SUM_WORDS * wire.SUM_WORD} bytes of integers",
         f"falls by {ZERO_STEP} (not below {FIRST_EXPONENT})",
     ],
@@ -42,6 +43,7 @@ def test_sizes_are_right(said: str) -> None:
         ("while max({:.0f}, W / 8)", "core/sums/lost.c", "LATER_LEAST", 1),
         ("at least {:.0f} ms", "core/sums/lost.c", "WAIT_LEAST", 1e-3),
         ("up to {:.0f} ms", "core/sums/lost.c", "WAIT_MOST", 1e-3),
+        ("a loss budget {:.1f} ms once a sum of the step is there", "core/sums/lost.c", "BEGUN_LEAST", 1e-3),
         ("(not below {:.0f})", "core/arithmetic/fixed_point.h", "GL_FIRST_EXPONENT", 1),
         ("falls by {:.0f} ", "core/arithmetic/fixed_point.c", "ZERO_STEP", 1),
         ("of which none has come for {} s", "daemon/sums.py", "OVERDUE_SECONDS", 1),
@@ -54,9 +56,10 @@ def test_times_and_thresholds_are_right(said: str, file: str, name: str, unit: f
     assert said.format(number(file, name) * unit) in PAGE
 
 
-@pytest.mark.parametrize("workers", [2, 8, 32])
+@pytest.mark.parametrize("workers", [2, 8, 32, 144, 1024])
 def test_the_table_of_resolutions_is_right(workers: int) -> None:
     numbers = [FixedPoint(lanes, workers) for lanes in wire.Lanes]
     assert "| workers | L / {} with int16 | L / {} with int32 |".format(*(it.headroom for it in numbers)) in PAGE
     units = [it.limit // it.headroom for it in numbers]
-    assert f"| {workers} | {units[0]} | {units[1]} |" in PAGE
+    narrow = "not possible" if workers > transport.SUM_MEMBERS else units[0]
+    assert f"| {workers} | {narrow} | {units[1]} |" in PAGE

@@ -11,13 +11,23 @@ import pytest
 
 from tests.support.agents import agents, loopback
 from tests.support.members import job_file
-from tests.support.paths import DOCS
+from tests.support.paths import DOCS, ROOT
 
 EXAMPLES = [
     example
     for page in ("python.md", "sync/README.md")
     for example in re.findall(r"^```python\n(import numpy.*?)^```", (DOCS / page).read_text(), flags=re.M | re.S)
 ]
+
+
+def test_diloco_of_torchft_is_as_its_worker_has_it() -> None:
+    """The worker of `frameworks/test_torchft_groups.py`, which runs where torchft is."""
+    worker = (ROOT / "tests" / "frameworks" / "worker_torchft.py").read_text()
+    [block] = re.findall(r"^    from torchft.local_sgd .*\n\n(?:    .*\n)+", (DOCS / "trainers.md").read_text(), re.M)
+    imported, outer, scheme = block.strip().splitlines()[0], *(line.strip() for line in block.splitlines()[2:])
+    assert imported in worker.replace("DiLoCo, LocalSGD", "DiLoCo")
+    assert outer in worker
+    assert scheme.removeprefix("with ").removesuffix("):") in worker.replace("fragments, adamw", "[model], adamw")
 
 
 @pytest.mark.parametrize("daemons", [True, False])

@@ -18,6 +18,8 @@ from tests.support.pages import Block, PageError, blocks, differs
 from tests.support.paths import DOCS
 from tests.support.shell import Failed, Shell
 
+pytestmark = pytest.mark.long
+
 FOLDER = DOCS / "tutorials"
 # Of a block; most take a second or two, and those that train or build a network some more, on a busy machine many more.
 SECONDS = 150.0

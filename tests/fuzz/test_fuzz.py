@@ -9,6 +9,8 @@ from tests.fuzz.compiling import FuzzError, compiler
 from tests.fuzz.fuzz import OUT, TARGETS, fuzz, write_seeds
 from tests.support.effort import tries
 
+pytestmark = pytest.mark.long
+
 RUNS = {"switch": tries(200), "core": tries(120)}
 
 

@@ -16,6 +16,7 @@ from tests.page.simulated.topology import Topology, large, small
 
 CHROMIUM = shutil.which("chromium")
 HOUR = 3600
+PATIENCE = 60_000  # ms: with 64 switches the browser alone takes both cores for seconds
 
 
 def simulation(topology: Topology, moment: int) -> Simulation:
@@ -33,6 +34,10 @@ class Opened:
     problems: list[str] = field(default_factory=list)
     expected: list[str] = field(default_factory=list)
 
+    def expect_address(self, pattern: str) -> None:
+        """Waits until the fragment has that regular expression."""
+        self.page.wait_for_function("pattern => new RegExp(pattern).test(location.hash)", arg=pattern)
+
     def see(self, address: str) -> None:
         """Goes to a view as a link does."""
         self.page.evaluate("address => { location.hash = address }", address)
@@ -47,14 +52,24 @@ class Opened:
         return [it for it in self.problems if not any(part in it for part in self.expected)]
 
 
+def expect(what: Any) -> Any:
+    """Playwright's assertions about a locator, which wait until they hold: what a browser shows comes when it comes."""
+    return sync_api().expect(what)
+
+
+def sync_api() -> Any:
+    """Playwright, where it is installed."""
+    return pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see requirements.txt")
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     """The browser, one for all tests of a file: while it is there, this thread has an event loop that runs, and others'
     tests can have none of their own."""
     if CHROMIUM is None:
         pytest.skip("chromium is not on PATH (Debian: apt-get install chromium): the page was not tested in a browser")
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: see requirements.txt")
-    with sync_api.sync_playwright() as playwright:
+    sync_api().expect.set_options(timeout=PATIENCE)
+    with sync_api().sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--js-flags=--expose-gc", "--disable-dev-shm-usage"]
         )
@@ -65,7 +80,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def small_fabric() -> Iterator[Server]:
     """At a time when nothing is wrong but that a host is late and a port sends foreign gradients."""
-    with Server(simulation(small(), 130), interval=0.2) as server:
+    with Server(simulation(small(), 130), interval=0.5) as server:
         yield server
 
 
@@ -87,7 +102,7 @@ def visit(chromium: Any) -> Iterator[Callable[..., Opened]]:
         server: Server, fragment: str = "#token=admin-token", *, wait: str = "main h1", **options: Any
     ) -> Opened:
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, "locale": "en-GB", **options})
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE)
         contexts.append(context)
         page = context.new_page()
         it = Opened(page, server)

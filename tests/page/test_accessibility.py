@@ -5,11 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.page.conftest import Opened
+from tests.page.conftest import Opened, expect
 from tests.page.simulated.server import Server
 from tests.page.test_build import SOURCE
-
-pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 AXE = SOURCE / "node_modules" / "axe-core" / "axe.min.js"
@@ -110,8 +108,8 @@ def test_where_the_keyboard_is_can_be_seen(visit: Visit, small_fabric: Server) -
 def test_landmarks_and_headings(visit: Visit, small_fabric: Server) -> None:
     it = visit(small_fabric, wait="[data-node=leaf1]")
     for role in ("banner", "navigation", "main", "complementary", "search"):
-        assert it.page.get_by_role(role).count() == 1, role
-    assert it.page.locator("h1").count() == 1
+        expect(it.page.get_by_role(role)).to_have_count(1)
+    expect(it.page.locator("h1")).to_have_count(1)
     it.page.keyboard.press("Tab")
     it.page.keyboard.press("Enter")
-    assert it.page.evaluate("document.activeElement.id") == "content"
+    expect(it.page.locator("#content")).to_be_focused()

@@ -3,12 +3,8 @@
 
 from collections.abc import Callable
 
-import pytest
-
-from tests.page.conftest import Opened
+from tests.page.conftest import Opened, expect
 from tests.page.simulated.server import Server
-
-pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 REFUSED = "Failed to load resource"
@@ -26,18 +22,20 @@ def test_a_plan_is_seen_entry_by_entry_and_applied_after_a_question(visit: Visit
     page.wait_for_function("() => document.querySelector('textarea').value.includes('[policy]')")
     field = page.get_by_role("textbox", name=FIELD)
     apply = page.get_by_role("button", name="Apply…")
-    assert apply.is_disabled()
+    expect(apply).to_be_disabled()
     field.fill(field.input_value().replace("drop_precedence = 3", "drop_precedence = 5"))
     page.get_by_role("button", name="See what would change").click()
     page.get_by_text("0 to insert, 2 to modify, 0 to delete, at 2 switches.").wait_for()
-    row = page.locator("tbody tr").first
-    assert row.locator("th").inner_text() == "leaf1"
-    assert [cell.inner_text() for cell in row.locator("td").all()] == [
-        *("~ modify", "drop_precedences", "job=1 layer=0-65535 magnitude=0-63"),
-        *("set_drop_precedence(drop_precedence=3)", "set_drop_precedence(drop_precedence=5)"),
-    ]
+    rows = page.locator("tbody tr")
+    expect(rows.first.locator("th")).to_have_text("leaf1")
+    expect(rows.first.locator("td")).to_have_text(
+        [
+            *("~ modify", "drop_precedences", "job=1 layer=0-65535 magnitude=0-63"),
+            *("set_drop_precedence(drop_precedence=3)", "set_drop_precedence(drop_precedence=5)"),
+        ]
+    )
     page.get_by_role("combobox", name="Switch").select_option("leaf2")
-    page.wait_for_function("() => document.querySelectorAll('tbody tr').length === 1")
+    expect(rows).to_have_count(1)
     apply.click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("writes 2 entries to 2 switches").wait_for()
@@ -87,7 +85,7 @@ def test_a_new_job_a_wrong_one_and_its_removal(visit: Visit, small_fabric: Serve
     page.get_by_role("button", name="Apply…").click()
     page.get_by_role("dialog").get_by_role("button", name="Apply").click()
     page.get_by_text("another is applied").wait_for()
-    assert it.address.startswith("#/plan/another")
+    it.expect_address("^#/plan/another")
     page.get_by_role("button", name="Remove the job…").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove").click()
     page.get_by_text("another is removed").wait_for()
@@ -118,7 +116,7 @@ def test_how_a_job_is_tuned_is_seen_undone_and_resumed_after_a_question(visit: V
     panel = page.get_by_role("region", name="Adaptive policy")
     panel.get_by_text("thresholds x 2").wait_for()
     panel.get_by_text("4.0% of its packets were dropped").wait_for()
-    assert not panel.get_by_role("button", name="Resume…").count()
+    expect(panel.get_by_role("button", name="Resume…")).to_have_count(0)
     panel.get_by_role("button", name="Undo…").click()
     page.get_by_role("button", name="Cancel").click()
     assert changes(small_fabric) == []
@@ -132,7 +130,7 @@ def test_how_a_job_is_tuned_is_seen_undone_and_resumed_after_a_question(visit: V
     assert changes(small_fabric) == [("POST", f"/v1/adaptive/train/{verb}") for verb in ("undo", "resume")]
     it.see("#/jobs/sums")
     page.get_by_role("heading", name="sums").wait_for()
-    assert not panel.count(), "nothing is said of a job that is not tuned"
+    expect(panel).to_have_count(0)  # nothing is said of a job that is not tuned
 
 
 def test_who_may_not_learns_why_and_is_not_asked_again(visit: Visit, small_fabric: Server) -> None:
@@ -142,7 +140,7 @@ def test_who_may_not_learns_why_and_is_not_asked_again(visit: Visit, small_fabri
     page.get_by_role("button", name="Drain…").click()
     page.get_by_role("button", name="Drain", exact=True).click()
     page.get_by_text("it lacks the scope admin").first.wait_for()
-    assert page.get_by_role("button", name="Drain…").is_disabled()
+    expect(page.get_by_role("button", name="Drain…")).to_be_disabled()
     assert small_fabric.desired.drained == set()
     it.see("#/plan/train")
     page.wait_for_function("() => document.querySelector('textarea').value.includes('[policy]')")
@@ -150,12 +148,12 @@ def test_who_may_not_learns_why_and_is_not_asked_again(visit: Visit, small_fabri
     page.get_by_role("button", name="Apply…").click()
     page.get_by_role("dialog").get_by_role("button", name="Apply").click()
     page.get_by_text("it lacks the scope jobs").first.wait_for()
-    assert page.get_by_role("button", name="Apply…").is_disabled()
-    assert page.get_by_role("button", name="Remove the job…").is_disabled()
+    expect(page.get_by_role("button", name="Apply…")).to_be_disabled()
+    expect(page.get_by_role("button", name="Remove the job…")).to_be_disabled()
 
 
 def test_the_past_can_not_be_changed(visit: Visit, small_fabric: Server) -> None:
     it = visit(small_fabric, "#token=admin-token&/overview?sel=switch%3Aspine2", wait="[data-node=spine2]")
     it.page.get_by_role("button", name="Pause").click()
     it.page.get_by_text("you are looking at the past: go to Live first").wait_for()
-    assert it.page.get_by_role("button", name="Drain…").is_disabled()
+    expect(it.page.get_by_role("button", name="Drain…")).to_be_disabled()

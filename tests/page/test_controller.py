@@ -4,19 +4,16 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gradlane.job import parse
-from tests.gradlane_controller.conftest import run_controller  # noqa: F401 # pyright: ignore[reportUnusedImport] - a fixture
+from tests.gradlane_controller.conftest import controllers
 from tests.gradlane_controller.controller_process import PATIENCE, Running
 from tests.gradlane_controller.leafspine_lab import Lab, slice_of
 from tests.gradlane_controller.texts import job_text
-from tests.page.conftest import Opened
-
-pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
+from tests.page.conftest import Opened, expect
 
 Visit = Callable[..., Opened]
 REFUSED = "Failed to load resource"
@@ -38,14 +35,17 @@ class Real:
         return it
 
 
-@pytest.fixture
-def real(tmp_path: Path, run_controller: Callable[..., Running]) -> Iterator[Real]:  # noqa: F811
-    lab = Lab(tmp_path)
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Real]:
+    """One for all tests here: each leaves it as it was."""
+    folder = tmp_path_factory.mktemp("real")
+    lab = Lab(folder)
     try:
         lab.start()
-        controller = run_controller(lab.fabric, job_text(hosts=(1, 3, 4)))
-        controller.wait_for("ready:", 120)
-        yield Real(f"http://{controller.http}", controller, lab)
+        with controllers(folder) as start:
+            controller = start(lab.fabric, job_text(hosts=(1, 3, 4)))
+            controller.wait_for("ready:", 120)
+            yield Real(f"http://{controller.http}", controller, lab)
     finally:
         lab.close()
 
@@ -61,13 +61,11 @@ def test_every_view_shows_what_the_controller_knows(visit: Visit, real: Real) ->
     it = real.open(visit, wait="[data-node=leaf1].ready")
     page: Any = it.page
     page.get_by_text("4 switches, 4 links, 4 hosts").wait_for()
-    links = page.locator(".tables tbody tr")
-    assert {row.locator("th").inner_text() for row in links.all()} == {
-        f"leaf{leaf}:{4 + spine} – spine{spine}:{leaf}" for leaf in (1, 2) for spine in (1, 2)
-    }
+    expect(page.locator(".tables tbody th")).to_have_text(
+        [f"leaf{leaf}:{4 + spine} – spine{spine}:{leaf}" for spine in (1, 2) for leaf in (1, 2)]
+    )
     page.get_by_role("button", name="Switches", exact=True).click()
-    page.wait_for_function("() => document.querySelectorAll('.tables .chip').length === 4")
-    assert {row.inner_text().split()[-1] for row in page.locator(".tables tbody .chip").all()} == {"ready"}
+    expect(page.locator(".tables tbody .chip")).to_have_text([re.compile(r"\bready$")] * 4)
     it.see("#/overview?sel=host%3Ah1&job=demo")
     page.get_by_text("10.0.1.2, fd00:1::2").wait_for()
     page.get_by_text("Reduced by its hosts, over 4 links.").wait_for()
@@ -75,13 +73,11 @@ def test_every_view_shows_what_the_controller_knows(visit: Visit, real: Real) ->
     it.see("#/jobs")
     page.get_by_role("link", name="demo").click()
     page.get_by_text("h1, h3, h4").wait_for()
-    forwarded = page.locator("tr", has_text="forwarded").locator("td").first
-    forwarded.wait_for()
-    assert re.fullmatch(r"[\d\u202f]+", forwarded.inner_text())
+    expect(page.locator("tr", has_text="forwarded").locator("td").first).to_have_text(re.compile(r"^[\d\u202f]+$"))
 
     it.see("#/timeline")
     page.get_by_text("is ready").nth(3).wait_for()
-    assert page.locator("ol li", has_text="leads, as number 1").count() == 1
+    expect(page.locator("ol li", has_text="leads, as number 1")).to_have_count(1)
 
     it.see("#/alarms")
     page.get_by_role("heading", name="Alarms").wait_for()
@@ -91,7 +87,7 @@ def test_every_view_shows_what_the_controller_knows(visit: Visit, real: Real) ->
     for view in ("whatif", "plan"):  # nobody claims to know the policy of a file that is not told
         it.see(f"#/{view}/demo")
         page.get_by_text("a file of the controller that only its host can read").wait_for()
-        assert page.locator(".range").count() == 0
+        expect(page.locator(".range")).to_have_count(0)
 
 
 def test_a_job_is_planned_applied_asked_about_and_removed(visit: Visit, real: Real) -> None:
@@ -106,9 +102,7 @@ def test_a_job_is_planned_applied_asked_about_and_removed(visit: Visit, real: Re
     field.fill(text)
     page.get_by_label("compared with what the switches hold").check()
     page.get_by_role("button", name="See what would change").click()
-    planned = page.get_by_text("0 to delete, at 4 switches.")
-    planned.wait_for()
-    assert re.match(r"[1-9]\d* to insert", planned.inner_text())
+    expect(page.get_by_text("0 to delete, at 4 switches.")).to_have_text(re.compile(r"^[1-9]\d* to insert"))
     page.get_by_role("button", name="Apply…").click()
     page.get_by_role("dialog").get_by_role("button", name="Apply").click()
     page.get_by_text("other is applied").wait_for()
@@ -119,8 +113,7 @@ def test_a_job_is_planned_applied_asked_about_and_removed(visit: Visit, real: Re
     page.get_by_text("Nothing: the switches").wait_for()
 
     it.see("#/whatif/other")
-    page.locator(".range select").first.wait_for()
-    assert page.locator(".range select").first.input_value() == "3"
+    expect(page.locator(".range select").first).to_have_value("3")
     page.get_by_text("+0 %").wait_for()  # nothing was taken, and nothing would have been
 
     it.see("#/plan/other")

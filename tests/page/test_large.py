@@ -3,14 +3,10 @@
 
 from collections.abc import Callable
 
-import pytest
-
-from tests.page.conftest import Opened
+from tests.page.conftest import Opened, expect
 from tests.page.measures import MOST_GROWTH, elements, heap, settle
 from tests.page.simulated.server import Server
 from tests.support import effort
-
-pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 NODES = "[data-node]"
@@ -19,8 +15,8 @@ NODES = "[data-node]"
 def test_switches_do_not_cover_one_another_and_hosts_are_grouped(visit: Visit, large_fabric: Server) -> None:
     it = visit(large_fabric, wait=NODES)
     it.page.get_by_text("64 switches, 192 links, 1 024 hosts".replace("1 0", "1\u202f0")).wait_for()
-    boxes = [node.bounding_box() for node in it.page.locator(NODES).all()]
-    assert len(boxes) == 64
+    expect(it.page.locator(NODES)).to_have_count(64)
+    boxes = it.page.locator(NODES).evaluate_all("all => all.map(it => it.getBoundingClientRect().toJSON())")
     for i, a in enumerate(boxes):
         for b in boxes[:i]:
             apart = a["x"] + a["width"] <= b["x"] + 1 or b["x"] + b["width"] <= a["x"] + 1
@@ -28,8 +24,8 @@ def test_switches_do_not_cover_one_another_and_hosts_are_grouped(visit: Visit, l
     it.page.get_by_role("searchbox").fill("h777")
     it.page.get_by_role("button", name="Zoom to").click()
     it.page.get_by_role("heading", name="h777").wait_for()
-    assert it.page.locator("tbody tr").count() == 1
-    assert it.page.locator("[data-node=leaf25]").is_visible()
+    expect(it.page.locator("tbody tr")).to_have_count(1)
+    expect(it.page.locator("[data-node=leaf25]")).to_be_visible()
 
 
 def test_a_job_of_hundred_is_found_and_shown(visit: Visit, large_fabric: Server) -> None:

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.page.conftest import Opened
+from tests.page.conftest import Opened, expect
 from tests.page.simulated.server import Server
-
-pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 
@@ -21,37 +19,32 @@ def overview(visit: Visit, small_fabric: Server) -> Opened:
     return visit(small_fabric, wait="[data-node=spine2]")
 
 
-def expect_address(it: Opened, pattern: str) -> None:
-    it.page.wait_for_function("pattern => new RegExp(pattern).test(location.hash)", arg=pattern)
-
-
 def rows(it: Opened) -> Any:
     return it.page.locator(".tables tbody tr")
 
 
 def test_switches_stand_in_the_layers_that_the_graph_has(overview: Opened) -> None:
-    heights = {
-        name: overview.page.locator(f"[data-node={name}]").bounding_box()["y"]
-        for name in ("leaf1", "leaf2", "spine1", "spine2", "h1")
-    }
+    heights = overview.page.locator("[data-node]").evaluate_all(
+        "all => Object.fromEntries(all.map(it => [it.dataset.node, it.getBoundingClientRect().y]))"
+    )
     assert heights["spine1"] == heights["spine2"] < heights["leaf1"] == heights["leaf2"] < heights["h1"]
-    label = overview.page.locator("[data-node=leaf1]").get_attribute("aria-label")
-    assert label == "leaf1, leaf, ready, 2 hosts"
+    leaf = overview.page.locator("[data-node=leaf1]")
+    expect(leaf).to_have_attribute("aria-label", "leaf1, leaf, ready, 2 hosts")
 
 
 def test_a_switch_is_selected_by_mouse_and_by_keyboard_and_back_undoes_it(overview: Opened) -> None:
     page = overview.page
     page.locator("[data-node=spine1]").click()
     page.get_by_role("heading", name="spine1").wait_for()
-    expect_address(overview, "sel=switch%3Aspine1")
-    assert page.locator("[data-node=spine1]").get_attribute("aria-pressed") == "true"
+    overview.expect_address("sel=switch%3Aspine1")
+    expect(page.locator("[data-node=spine1]")).to_have_attribute("aria-pressed", "true")
     page.go_back()
     page.get_by_role("heading", name="Nothing selected").wait_for()
     page.locator("[data-node=leaf1]").focus()
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.dataset.node") == "leaf2"
+    expect(page.locator("[data-node=leaf2]")).to_be_focused()
     page.keyboard.press("ArrowUp")
-    assert page.evaluate("document.activeElement.dataset.node") == "spine2"
+    expect(page.locator("[data-node=spine2]")).to_be_focused()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("Enter")
@@ -70,7 +63,7 @@ def test_a_link_is_selected_in_the_picture_and_says_its_load_by_class(overview: 
     page.get_by_role("heading", name="leaf1:3 – spine1:1").wait_for()
     page.locator("aside .classes", has_text="7 control").first.wait_for()
     page.get_by_role("link", name="leaf1:3", exact=True).click()
-    expect_address(overview, "sel=switch%3Aleaf1")
+    overview.expect_address("sel=switch%3Aleaf1")
 
 
 def test_a_host_is_selected_and_its_port_and_jobs_are_said(overview: Opened) -> None:
@@ -81,20 +74,20 @@ def test_a_host_is_selected_and_its_port_and_jobs_are_said(overview: Opened) -> 
     panel.get_by_text("last in 29 of 32 steps").first.wait_for()
     panel.get_by_role("link", name="train").wait_for()
     panel.get_by_role("link", name="leaf2").click()
-    expect_address(overview, "sel=switch%3Aleaf2")
+    overview.expect_address("sel=switch%3Aleaf2")
 
 
 def test_a_jobs_way_its_roots_and_buckets(overview: Opened) -> None:
     page = overview.page
     page.get_by_role("button", name=re.compile("^sums")).click()
-    expect_address(overview, "job=sums")
+    overview.expect_address("job=sums")
     page.locator("text.badge", has_text="root of 8/16").nth(1).wait_for()
-    assert "root of 8/16" in page.locator("[data-node=spine1]").get_attribute("aria-label")
+    expect(page.locator("[data-node=spine1]")).to_have_attribute("aria-label", re.compile("root of 8/16"))
     page.get_by_text("Summed in trees with the roots spine1 (8 of 16 buckets), spine2 (8 of 16 buckets).").wait_for()
-    assert rows(overview).count() == 4
-    assert rows(overview).first.locator("td").last.inner_text() == "8"
-    opacity = "name => getComputedStyle(document.querySelector(`[data-node=${name}]`)).opacity"
-    assert float(page.evaluate(opacity, "h2")) < 1 == float(page.evaluate(opacity, "h1"))
+    expect(rows(overview)).to_have_count(4)
+    expect(rows(overview).first.locator("td").last).to_have_text("8")
+    expect(page.locator("[data-node=h1]")).to_have_css("opacity", "1")
+    expect(page.locator("[data-node=h2]")).not_to_have_css("opacity", "1")
     page.get_by_role("button", name="Show all").click()
     page.wait_for_function("() => !location.hash.includes('job=')")
     page.get_by_role("button", name=re.compile("^evaluate")).click()
@@ -105,32 +98,32 @@ def test_a_jobs_way_its_roots_and_buckets(overview: Opened) -> None:
 
 def test_the_tables_have_what_the_picture_has(overview: Opened) -> None:
     page = overview.page
-    assert [row.locator("th").inner_text() for row in rows(overview).all()] == [
-        *("leaf1:3 – spine1:1", "leaf1:4 – spine2:1", "leaf2:3 – spine1:2", "leaf2:4 – spine2:2")
-    ]
-    assert re.search(r"\d+ Mbit/s\s+\d+ %", rows(overview).first.inner_text())
+    expect(rows(overview).locator("th")).to_have_text(
+        ["leaf1:3 – spine1:1", "leaf1:4 – spine2:1", "leaf2:3 – spine1:2", "leaf2:4 – spine2:2"]
+    )
+    expect(rows(overview).first).to_contain_text(re.compile(r"\d+ Mbit/s\s+\d+ %"), use_inner_text=True)
     page.get_by_role("button", name="Load →").click()
-    expect_address(overview, "sort=-there")
+    overview.expect_address("sort=-there")
     page.get_by_role("button", name="Switches", exact=True).click()
-    assert rows(overview).count() == 4
+    expect(rows(overview)).to_have_count(4)
     page.get_by_role("columnheader", name="Layer").get_by_role("button").click()
-    page.wait_for_function("() => document.querySelector('.tables tbody th').innerText.startsWith('leaf')")
+    expect(rows(overview).first.locator("th")).to_have_text(re.compile("^leaf.$"))
     page.get_by_role("button", name="Hosts", exact=True).click()
-    expect_address(overview, "tab=hosts")
-    assert rows(overview).count() == 4
+    overview.expect_address("tab=hosts")
+    expect(rows(overview).locator("th")).to_have_text(["h1", "h2", re.compile("^h3"), "h4"])
     page.get_by_label("Only what is in trouble").check()
-    page.wait_for_function("() => document.querySelectorAll('.tables tbody tr').length === 1")
-    assert "h3" in rows(overview).first.inner_text()
-    assert "late" in rows(overview).first.inner_text()
+    expect(rows(overview)).to_have_count(1)
+    expect(rows(overview).first).to_contain_text("h3")
+    expect(rows(overview).first).to_contain_text("late")
 
 
 def test_search_filters_and_zooms(overview: Opened) -> None:
     page = overview.page
     page.keyboard.press("/")
     page.keyboard.type("spine2")
-    page.wait_for_function("() => document.querySelectorAll('.tables tbody tr').length === 2")
+    expect(rows(overview)).to_have_count(2)
     page.keyboard.press("Enter")
-    expect_address(overview, "zoom=3")
+    overview.expect_address("zoom=3")
     page.get_by_role("heading", name="spine2", exact=True).wait_for()
     page.get_by_text("3.0×").wait_for()
     page.get_by_role("button", name="Fit").click()
@@ -150,7 +143,7 @@ def test_search_filters_and_zooms(overview: Opened) -> None:
     page.keyboard.press("0")
     page.get_by_text("1.0×").wait_for()
     page.get_by_role("button", name="Zoom to it").click()
-    expect_address(overview, "zoom=3")
+    overview.expect_address("zoom=3")
 
 
 def test_what_is_down_or_away_is_marked_not_only_coloured(visit: Visit, small_fabric: Server) -> None:
@@ -160,14 +153,15 @@ def test_what_is_down_or_away_is_marked_not_only_coloured(visit: Visit, small_fa
 
     small_fabric.source.changes.append(break_it)  # type: ignore[attr-defined]
     it = visit(small_fabric, wait="[data-node=spine2].away")
-    assert it.page.locator("[data-node=spine2]").text_content().strip() == "✕ spine2"
-    assert "away" in it.page.locator("[data-node=spine2]").get_attribute("aria-label")
+    spine = it.page.locator("[data-node=spine2]")
+    expect(spine).to_have_text("✕ spine2")
+    expect(spine).to_have_attribute("aria-label", re.compile("away"))
     it.page.get_by_text("1 link down").wait_for()
     it.page.get_by_text("1 switch not ready").wait_for()
-    assert "✕" in rows(it).first.inner_text()
-    assert "spine1:1 hears nothing" in rows(it).first.inner_text()
+    expect(rows(it).first).to_contain_text("✕")
+    expect(rows(it).first).to_contain_text("spine1:1 hears nothing")
     it.page.get_by_label("Only what is in trouble").check()
-    it.page.wait_for_function("() => document.querySelectorAll('.tables tbody tr').length === 1")
+    expect(rows(it)).to_have_count(1)
 
 
 def test_what_is_not_known_is_a_dash(visit: Visit, small_fabric: Server) -> None:
@@ -183,8 +177,9 @@ def test_what_is_not_known_is_a_dash(visit: Visit, small_fabric: Server) -> None
 
     small_fabric.source.changes.append(forget)  # type: ignore[attr-defined]
     it = visit(small_fabric, wait="[data-node=leaf1]")
-    assert [cell.inner_text().strip() for cell in rows(it).first.locator("td.number").all()][:2] == ["–", "–"]
-    assert "500 Mbit/s 50 %" in rows(it).nth(1).inner_text()
+    for cell in (0, 1):
+        expect(rows(it).first.locator("td.number").nth(cell)).to_have_text("–")
+    expect(rows(it).nth(1)).to_contain_text("500 Mbit/s 50 %", use_inner_text=True)
     it.see("#/jobs/train")
     it.page.get_by_text("Not known yet: the counters of the switches have not been read.").wait_for()
     it.see("#/whatif/train")

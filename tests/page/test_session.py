@@ -3,12 +3,8 @@
 
 from collections.abc import Callable
 
-import pytest
-
-from tests.page.conftest import Opened
+from tests.page.conftest import Opened, expect
 from tests.page.simulated.server import Server
-
-pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 REFUSED = "Failed to load resource"
@@ -58,8 +54,8 @@ def test_a_lost_connection_is_said_shown_as_stale_and_comes_back(visit: Visit, s
         page.get_by_text("the controller can't be reached").wait_for()
     page.get_by_role("button", name="Try now").or_(page.get_by_text("Live", exact=True)).first.click()
     page.get_by_text("Live", exact=True).wait_for()
-    assert page.locator("main.stale").count() == 0
-    assert page.get_by_text("Connection lost.").count() == 0
+    expect(page.locator("main.stale")).to_have_count(0)
+    expect(page.get_by_text("Connection lost.")).to_have_count(0)
 
 
 def test_it_tries_less_and_less_often(visit: Visit, small_fabric: Server) -> None:

@@ -5,13 +5,9 @@ import re
 from collections.abc import Callable
 from datetime import datetime, timezone
 
-import pytest
-
-from tests.page.conftest import Opened
+from tests.page.conftest import Opened, expect
 from tests.page.simulated.server import Server
 from tests.page.simulated.story import PERIOD, moment
-
-pytestmark = pytest.mark.alone  # a browser takes both cores, and what it shows is waited for
 
 Visit = Callable[..., Opened]
 
@@ -61,7 +57,7 @@ def test_a_replay_shows_what_was_and_comes_to_the_present(visit: Visit, small_fa
     it = visit(small_fabric, f"#token=admin-token&/overview?at={moment(source.base, then)}", wait="[data-node=leaf1]")
     page = it.page
     page.get_by_text("4 switches, 4 links, 4 hosts").wait_for()
-    assert page.get_by_text("1 link down").count() == 0
+    expect(page.get_by_text("1 link down")).to_have_count(0)
     page.locator(".time select").select_option("10×")
     page.get_by_text("1 link down").wait_for()
     first = at(it)
@@ -82,9 +78,9 @@ def test_a_permalink_opens_what_was_seen(visit: Visit, small_fabric: Server) -> 
     it = visit(small_fabric, f"#token=admin-token&{seen}", wait="[data-node=leaf1]")
     page = it.page
     page.get_by_role("heading", name="leaf1", exact=True).wait_for()
-    assert page.get_by_role("searchbox").input_value() == "leaf"
-    assert page.get_by_role("button", name="Switches", exact=True).get_attribute("aria-pressed") == "true"
-    assert page.get_by_role("button", name=re.compile("^sums")).get_attribute("aria-pressed") == "true"
+    expect(page.get_by_role("searchbox")).to_have_value("leaf")
+    expect(page.get_by_role("button", name="Switches", exact=True)).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("button", name=re.compile("^sums"))).to_have_attribute("aria-pressed", "true")
     page.get_by_text("2.0×").wait_for()
     page.get_by_text("1 link down").wait_for()
     assert it.address == f"#{seen}"

@@ -39,7 +39,7 @@ class Within(NamedTuple):
 def pause(begun: float) -> None:
     """Between two looks at what is waited for since then (time.monotonic): a look costs two processes' time, so those
     at what takes long are rarer, and yet see it no later than after a twentieth of its time."""
-    time.sleep(min(max(0.01, (time.monotonic() - begun) / 20), 0.1))
+    time.sleep(min(max(0.01, (time.monotonic() - begun) / 20), 0.25))
 
 
 def until(condition: Callable[[], object], found: Callable[[], object] = lambda: "") -> None:

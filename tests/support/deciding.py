@@ -38,10 +38,10 @@ class Engine:
         self.delivered = self.delivered_held = 0
         self.delivered_to_group = 0
 
-    def lateness(self, rank: int) -> tuple[int, list[float]]:
+    def lateness(self) -> tuple[int, list[list[float]]]:
         step = self.exchange.step if self.latest is None else self.latest
-        known = self.row is None or rank in self.row
-        return step, [self.late[rank]] * min(32, step) * known
+        known = range(len(self.late)) if self.row is None else self.row
+        return step, [[late] * min(32, step) * (rank in known) for rank, late in enumerate(self.late)]
 
     def neighbour(self) -> Neighbour | None:
         return self.ring
@@ -52,10 +52,9 @@ class Engine:
     def link(self) -> tuple[list[float], list[float]]:
         return [self.receives] * 32, [RATE] * 32
 
-    def held(self, rank: int) -> tuple[int, int]:
-        if rank >= len(self.late):
-            return self.delivered_to_group, 0
-        return self.delivered, self.delivered_held * (rank in self.slow)
+    def held(self) -> list[tuple[int, int]]:
+        of_ranks = [(self.delivered, self.delivered_held * (rank in self.slow)) for rank in range(len(self.late))]
+        return [*of_ranks, (self.delivered_to_group, 0)]
 
 
 class Exchange:

@@ -284,6 +284,10 @@ def contributor(port: int, address: str, job: int, member: int) -> P4TableEntry:
     return entry("contributors", match, "contribute", member=member)
 
 
-def subtree(port: int, job: int, workers: int) -> P4TableEntry:
-    """A switch whose sums another one sums, and the bits of the workers beneath it."""
-    return entry("subtrees", {"ingress_port": port, "job": job}, "cover", workers=workers)
+def subtree(port: int, job: int, workers: int, bits: int | None = None) -> P4TableEntry:
+    """A switch whose sums another one sums, and the bits of the workers beneath it; or of a job of more workers than
+    bits, those that this switch has given to its own children, and which `bits` stand for here."""
+    match = {"ingress_port": port, "job": job}
+    if bits is None:
+        return entry("subtrees", match, "cover", workers=workers)
+    return entry("subtrees", match, "stand_for", bits=bits, workers=workers)

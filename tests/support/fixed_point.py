@@ -5,6 +5,7 @@ A worker sends round(x / 2^e) of each element x; e, the exponent, is that of the
 where the rules say so.
 """
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,7 +59,7 @@ class FixedPoint:
             return 0
         if math.isinf(x):
             return self.limit // self.headroom if x > 0 else -(self.limit // self.headroom)
-        return max(-self.limit, min(self.limit, round(Fraction(x) / power_of_two(exponent))))
+        return max(-self.limit, min(self.limit, _nearest(x, exponent)))
 
     def owed(self, x: float, exponent: int) -> float:
         """What the integer does not say, for the next step: exact (a float32) where nothing is cut off at the limit.
@@ -113,6 +114,7 @@ class FixedPoint:
         return _bounded(least_power(self.headroom * self.workers * most / self.greatest_sum))
 
 
+@functools.cache
 def power_of_two(exponent: int) -> Fraction:
     """2^exponent."""
     return Fraction(2) ** exponent
@@ -130,15 +132,23 @@ def float32(x: Fraction) -> float:
     """The float32 nearest to x, of two equally near the even one (IEEE 754); infinite if x is too large."""
     if x == 0:
         return 0.0
-    unit = power_of_two(max(least_power(abs(x)) - (0 if _is_power(abs(x)) else 1), -126) - 23)
-    rounded = round(x / unit) * unit
-    if abs(rounded) >= power_of_two(128):
+    numerator, denominator = abs(x).as_integer_ratio()
+    power = numerator.bit_length() - denominator.bit_length()  # that or the one below is the greatest in x
+    power -= numerator << max(0, -power) < denominator << max(0, power)
+    unit = max(power, -126) - 23
+    units = _nearest(x, unit)
+    if abs(units).bit_length() + unit > 128:
         return math.copysign(math.inf, x)
-    return float(rounded)
+    return math.ldexp(units, unit)
 
 
-def _is_power(x: Fraction) -> bool:
-    return power_of_two(least_power(x)) == x
+def _nearest(x: Real, exponent: int) -> int:
+    """The integer nearest to x / 2^exponent, of two equally near the even one; in integers, as that is fast."""
+    numerator, denominator = x.as_integer_ratio()
+    numerator <<= max(0, -exponent)
+    denominator <<= max(0, exponent)
+    whole, rest = divmod(numerator, denominator)
+    return whole + (2 * rest > denominator or (2 * rest == denominator and whole % 2))
 
 
 def _bounded(exponent: int) -> int:

@@ -88,7 +88,7 @@ class Network(Namespaces):
     def __init__(self, hosts: int, name: str = "") -> None:
         self.prefix = f"glt{os.getpid()}{name}"
         self.switch = f"{self.prefix}-s"
-        self._hosts = hosts
+        self.hosts = hosts
         self._sockets: list[socket.socket] = []
         super().__init__(self.switch, *(self.host(k) for k in range(1, hosts + 1)))
 
@@ -99,7 +99,7 @@ class Network(Namespaces):
     def _build(self) -> None:
         for namespace in self.names:
             self.run(namespace, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1")
-        for k in range(1, self._hosts + 1):
+        for k in range(1, self.hosts + 1):
             host = self.host(k)
             ip("link", "add", f"s{k}", "netns", self.switch, "type", "veth", "peer", "name", "eth0", "netns", host)
             for namespace, name in ((self.switch, f"s{k}"), (host, "eth0")):
@@ -113,7 +113,7 @@ class Network(Namespaces):
 
     def add_ipv6(self) -> None:
         """Host k is at fd00:k::2, too."""
-        for k in range(1, self._hosts + 1):
+        for k in range(1, self.hosts + 1):
             host = self.host(k)
             self.run(host, "sysctl", "-qw", "net.ipv6.conf.eth0.disable_ipv6=0")
             ip("-n", host, "addr", "add", f"fd00:{k}::2/64", "dev", "eth0", "nodad")

@@ -11,6 +11,7 @@ from enum import IntEnum
 from gradlane import wire
 
 SLOTS = 4096
+EVERYBODY = (1 << dict(wire.SUM_FIELDS)["members"]) - 1
 WORD_MODULUS = 1 << 8 * wire.SUM_WORD
 
 
@@ -35,7 +36,9 @@ class Contributor:
     `all`: the bits of the job's workers; `here`: of those beneath this switch (0: all, so that it is the root).
     `epoch`: 1 to 255 (0: nobody counts restarts, and nobody is left out).
     `member`: the bit of the worker at the port or, with `fabric`, those of all workers beneath it; of what comes from
-    above it says nothing. `above`: whether the port is that towards the root.
+    above it says nothing. `above`: whether the port is that towards the root. `stands_for`: in a job of more workers
+    than bits, where each switch gives bits to its own children, those that the switch behind the port has given to all
+    of its own, for which `member` stands here; else 0.
     """
 
     member: int
@@ -46,6 +49,7 @@ class Contributor:
     epoch: int = 0
     fabric: bool = False
     above: bool = False
+    stands_for: int = 0
 
     @property
     def beneath(self) -> int:
@@ -147,7 +151,8 @@ class SumSwitch:
         index = row.slot_base + (summed.slot & row.slot_mask)
         old = self.slots.get(index)
         result = bool(header.flags & wire.Flag.PULL)
-        members = summed.members if row.fabric else row.member
+        stands = row.stands_for and not result
+        members = row.member if stands or not row.fabric else summed.members
         covers = row.all if result else row.member
         new = Slot(header.job, summed.generation, header.message, members, covers, words_of(datagram), defect)
         age = 1 if old is None else self.age(new, old)
@@ -155,6 +160,8 @@ class SumSwitch:
             return Outcome((Event.STALE,))
         if members & ~covers:
             return Outcome((Event.STALE,))  # of another tree
+        if stands and not self.is_whole(summed, row):
+            return Outcome((Event.STALE,))
         if age > 0:
             old = None
         if old is not None and self.is_final(old, row) and self.reminds(new, summed, row):
@@ -182,6 +189,10 @@ class SumSwitch:
     def is_outdated(self, summed: SumHeader, row: Contributor) -> bool:
         """Whether a worker believes in what this switch has forgotten."""
         return not row.fabric and summed.epoch not in (0, row.epoch)
+
+    def is_whole(self, summed: SumHeader, row: Contributor) -> bool:
+        """Whether a partial sum has all in it for whom it stands: what some of them gave can't be told apart here."""
+        return summed.members == row.stands_for
 
     def age(self, new: Slot, old: Slot) -> int:
         """Above 0: newer than what the slot holds; 0: the same slice; below: older.

@@ -11,7 +11,7 @@ from fractions import Fraction
 from gradlane import wire
 from tests.support.fixed_point import FIRST_EXPONENT, FixedPoint, power_of_two
 from tests.support.sum_stream import Result, Slices, Step, Stream, added, zeros
-from tests.support.sum_switch import SumHeader
+from tests.support.sum_switch import EVERYBODY, SumHeader
 
 
 class Worker:
@@ -27,12 +27,16 @@ class Worker:
         job: int = 1,
         push: Fraction = Fraction(0),
         late: tuple[int, int] = (0, 1),
+        by_children: bool = False,
     ) -> None:
         """`streams`: those that have slots. `generation`: in which the switch is used, until `resume`; not 0.
 
         `push`: of a message's slices, the part of them that each worker may be left out of. `late`: of how many steps
-        of a tensor the agent may stand in for its process, in how many consecutive ones.
+        of a tensor the agent may stand in for its process, in how many consecutive ones. `by_children`: bits of sums
+        are not the workers', as there are too many: a sum is of all.
         """
+        assert not (by_children and push)
+        self.by_children = by_children
         self.rank, self.point, self.window, self.generation, self.job = rank, point, window, generation, job
         self.push, self.late = push, late
         self.epoch = 0  # of the switch in this generation; 0: not known yet
@@ -197,7 +201,7 @@ class Worker:
         for kept in (stream.now, stream.last):
             if kept and kept.number == step and kept.generation and not kept.again:
                 within = range(max(0, kept.sent - 2 * self.window), kept.sent)
-                own = 1 << self.rank
+                own = self.everyone if self.by_children else 1 << self.rank
                 return [self._datagram(stream, kept, s, wire.Kind.REPAIR, own) for s in within if s in kept.sums]
         return []
 
@@ -286,7 +290,7 @@ class Worker:
             return False
         summed = SumHeader.unpack(datagram[wire.HEADER_BYTES :])
         try:
-            sums = self.point.summed(datagram[wire.HEADER_BYTES + wire.SUM_BYTES :], summed.members.bit_count())
+            sums = self.point.summed(datagram[wire.HEADER_BYTES + wire.SUM_BYTES :], self.how_many(summed.members))
         except ValueError:
             return False
         missing = self.everyone & ~summed.members
@@ -304,7 +308,11 @@ class Worker:
     @property
     def everyone(self) -> int:
         """The bits of all workers."""
-        return (1 << self.point.workers) - 1
+        return EVERYBODY if self.by_children else (1 << self.point.workers) - 1
+
+    def how_many(self, members: int) -> int:
+        """Workers that are in a result."""
+        return self.point.workers if self.by_children else members.bit_count()
 
     def is_over_budget(self, stream: Stream, step: Step, s: int, missing: int) -> bool:
         """Whether a result lacks somebody who was missing in as many of its message as may be."""
@@ -322,13 +330,17 @@ class Worker:
         if header.kind not in (wire.Kind.DATA, wire.Kind.REPAIR) or header.flags != wire.Flag.SUM | wire.Flag.PULL:
             return False
         wanted, summed = (SumHeader.unpack(data[wire.HEADER_BYTES :]) for data in (own, datagram))
-        members, closer = summed.members, 1 << self.closer(stream, step)
         return (
             len(datagram) == len(own)
             and (summed.generation, summed.slot, summed.exponent) == (wanted.generation, wanted.slot, wanted.exponent)
-            and members & closer != 0
-            and members & ~self.everyone == 0
+            and self.are_members(summed.members, self.closer(stream, step))
         )
+
+    def are_members(self, members: int, closer: int) -> bool:
+        """Whether a result may have these: its closer among them, and of a job without bits for workers all."""
+        if self.by_children:
+            return members == self.everyone
+        return members >> closer & 1 != 0 and members & ~self.everyone == 0
 
     # When the switch fails.
 

@@ -20,6 +20,10 @@ _FORKS = Forks(
                 f"gradlane_controller.{name}"
                 for name in ("api.application", "api.connections", "service", "trainings.templates")
             ),
+            *(
+                f"gradlane_controller.commands.{name}"
+                for name in ("run", "changing", "looking", "tuning", "validating")
+            ),
             *("alembic.command", "psycopg", "sqlalchemy.dialects.postgresql.psycopg", "sqlalchemy.dialects.sqlite"),
         ),
         "gradlane_switch": ("gradlane_switch.cli",),

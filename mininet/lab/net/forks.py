@@ -38,7 +38,9 @@ _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CLONE_NEWNS, _CLONE_NEWNET = 0x20000, 0x40000000
 _MS_REC, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x80000, 2
 _LARGEST = 1 << 17  # bytes of a request
+_FORK_SECONDS = 120.0  # that a fork may take, with what is imported before the first
 _STREAMS = 3
+_NONE = b"none"  # in place of a pid
 
 _one_at_a_time = threading.Lock()
 
@@ -81,22 +83,33 @@ class Forks:
         return subprocess.Popen(words, **options)
 
     def ask(self, request: Mapping[str, Any], streams: Sequence[int]) -> int:
-        """The pid of a new fork, with these as its standard streams."""
+        """The pid of a new fork, with these as its standard streams. Raises ChildProcessError if there is none."""
+        program = request["words"][0]
         with _one_at_a_time, _adopting():
-            asker = self._asker(request["words"][0])
-            socket.send_fds(asker, [json.dumps(request).encode()], streams)
-            answer = asker.recv(64)
-        if not answer:
-            raise ChildProcessError(f"the process that forks {request['words'][0]} has ended")
+            asker = self._asker(program)
+            try:
+                socket.send_fds(asker, [json.dumps(request).encode()], streams)
+                answer = asker.recv(64)
+            except OSError as error:
+                self._end(program)  # what it may still say would be taken for the answer to another
+                raise ChildProcessError(f"the process that forks {program} does not answer: {error}") from error
+            if not answer:
+                self._end(program)
+                raise ChildProcessError(f"the process that forks {program} has ended")
+        if answer == _NONE:
+            raise ChildProcessError(f"{program} could not be forked: the standard error of what forks says why")
         return int(answer)
 
     def close(self) -> None:
         """Ends the processes that fork; what they have forked goes on."""
-        for process, asker in self._askers.values():
-            asker.close()
-            process.kill()
-            process.wait()
-        self._askers.clear()
+        for program in list(self._askers):
+            self._end(program)
+
+    def _end(self, program: str) -> None:
+        process, asker = self._askers.pop(program)
+        asker.close()
+        process.kill()
+        process.wait()
 
     def _allows(self, options: Mapping[str, Any]) -> bool:
         """Whether a fork can have these options of `subprocess.Popen`."""
@@ -110,6 +123,7 @@ class Forks:
         """The connection to the process that forks a program."""
         if program not in self._askers:
             mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            mine.settimeout(_FORK_SECONDS)
             with its:
                 argv = [sys.executable, "-m", __name__, str(its.fileno()), program, *self._imported[program]]
                 process = subprocess.Popen(
@@ -181,11 +195,12 @@ def _serve(connection: socket.socket) -> dict[str, Any] | None:
                 os.dup2(stream, number)
                 os.close(stream)
             return json.loads(message)
+        os.close(tell)  # else nothing would end the read where the one in between could not fork
         os.waitpid(between, 0)  # the parent of the fork is now who asked for it
         pid = os.read(told, 64)
-        for each in (*streams, adopted, go_on, told, tell):
+        for each in (*streams, adopted, go_on, told):
             os.close(each)
-        connection.send(pid)
+        connection.send(pid or _NONE)
 
 
 def _call(function: Any, *arguments: Any) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from docs.site.pages import address
+from tests.docs.pages.page_blocks import all_blocks
+
 PHONE = {"width": 390, "height": 844}
 
 
@@ -58,7 +61,9 @@ def test_the_search_finds_nothing_where_nothing_is(visit: Callable[..., Any]) ->
     page.wait_for_function("() => /no matching/i.test(document.querySelector('.md-search-result__meta').textContent)")
 
 
-@pytest.mark.parametrize("name", ["architecture.html", "aggregation.html", "p4src/index.html"])
+@pytest.mark.parametrize(
+    "name", [address(page) for page, blocks in all_blocks().items() if any(it.language == "mermaid" for it in blocks)]
+)
 def test_every_diagram_is_drawn(visit: Callable[..., Any], site: Path, name: str) -> None:
     count = (site / name).read_text().count('<pre class="mermaid">')
     assert count

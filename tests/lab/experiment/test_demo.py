@@ -15,11 +15,13 @@ from typing import IO, Any
 
 import pytest
 
-from tests.support.effort import only_thorough
+from tests.support.effort import only_thorough, thorough
 from tests.support.isolation import ISOLATED
 from tests.support.liveness import gone
 from tests.support.needs import needs_bmv2, needs_mininet, needs_root
 from tests.support.paths import PIPELINE, ROOT
+
+pytestmark = pytest.mark.long
 
 DEMO = [sys.executable, str(ROOT / "mininet" / "demo.py")]
 STEPS = 10  # of a training that is compared
@@ -82,14 +84,15 @@ def test_agents_report_to_the_controller_and_so_the_page_shows_steps(compared: C
 def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if switch == "bmv2" and not request.config.getoption("--thorough"):
         pytest.skip("takes more than a minute on BMv2; --thorough runs it")
-    options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "10", "--arms", "gradlane-ecmp,gradlane"]
-    options += ["--switch", switch]
+    arms = "gradlane-ecmp,gradlane" if thorough() else "gradlane"
+    options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "10", "--arms", arms, "--switch", switch]
     done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
     read = json.loads(done.stdout)
     assert read["settings"]["topology"] == "leafspine of 2 leaves and 2 spines"
     assert read["settings"]["failure"] == "spine1 after 40% of the steps"
-    for run in read["runs"]:  # the second finds the fabric whole again
+    assert [run["arm"] for run in read["runs"]] == arms.split(",")
+    for run in read["runs"]:  # a second one finds the fabric whole again
         assert 0 < run["failed_at"] < run["seconds"]
         assert run["step"]["count"] == 10
         assert run["budget_violations"] == 0

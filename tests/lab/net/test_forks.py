@@ -7,13 +7,13 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.net.forks import END_WITH_PARENT
+from lab.net.forks import END_WITH_PARENT, Forks
 from tests.support import zygote
 from tests.support.namespaces import Namespaces
 from tests.support.needs import needs_mininet, needs_root
@@ -146,6 +146,35 @@ def test_a_fork_that_is_killed_says_so() -> None:
         assert process.poll() is None
         process.kill()
         assert process.wait(PATIENCE) == -9
+
+
+@pytest.fixture
+def own() -> Iterator[Forks]:
+    made = Forks({ARGV[2]: ()}, directory=ROOT)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_a_process_that_does_not_fork_any_more_is_named_and_replaced(own: Forks, number: signal.Signals) -> None:
+    assert own.start([*ARGV, "exit", "0"], stdout=subprocess.DEVNULL).wait(PATIENCE) == 0
+    process, asker = own._askers[ARGV[2]]
+    asker.settimeout(0.2)
+    process.send_signal(number)
+    with pytest.raises(ChildProcessError, match=rf"the process that forks {ARGV[2]} (does not answer|has ended)"):
+        own.start(ARGV)
+    assert process.poll() is not None
+    assert own.start([*ARGV, "exit", "0"], stdout=subprocess.DEVNULL).wait(PATIENCE) == 0
+
+
+def test_a_process_that_can_not_be_forked_keeps_nobody_waiting() -> None:
+    own = Forks({ARGV[2]: ("tests.lab.net.unforkable",)}, directory=ROOT)
+    try:
+        for _ in range(2):
+            with pytest.raises(ChildProcessError, match=f"{ARGV[2]} could not be forked"):
+                own.start(ARGV)
+    finally:
+        own.close()
 
 
 def test_what_needs_a_process_of_its_own_gets_one() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.effort import only_thorough
 from tests.support.isolation import ISOLATED
 from tests.support.needs import needs, needs_bmv2, needs_mininet, needs_root
 from tests.support.paths import ROOT
@@ -28,7 +29,10 @@ def prompt(out: Path, *options: str, script: str = "") -> "subprocess.CompletedP
     "options",
     [
         ["--topo", "star", "--hosts", "3"],
-        ["--topo", "leafspine", "--leaves", "2", "--spines", "2", "--hosts", "4"],
+        pytest.param(
+            ["--topo", "leafspine", "--leaves", "2", "--spines", "2", "--hosts", "4"],
+            marks=only_thorough("in a tutorial all hosts of this fabric ping one another"),
+        ),
         pytest.param(["--topo", "dumbbell", "--hosts", "3", "--switch", "left=bmv2"], marks=needs_bmv2),
         pytest.param(["--topo", "leafspine", "--hosts", "2", "--spines", "1", "--switch", "bmv2"], marks=needs_bmv2),
     ],
@@ -84,7 +88,7 @@ def test_bmv2_goes_on_when_a_link_of_it_is_taken_down(tmp_path: Path) -> None:
     assert done.stdout.count("0% dropped (12/12 received)") == 2, done.stdout
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 @needs_bmv2
 def test_strict_priority_is_seen_behind_bmv2(tmp_path: Path) -> None:
     """A port of 4 Mbit/s gets 8 in best effort and 2 in class 5: of the latter not a frame is lost."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lab.model import results, waiting
 from lab.model.waiting import Part
-from lab.report import page, tables
+from lab.report import tables
 from lab.report.claims import evaluate
 from tests.support.figures import arm_result
 
@@ -30,6 +30,8 @@ class Links(HTMLParser):
 
 
 def render(*runs: results.ArmResult) -> str:
+    from lab.report import page  # with matplotlib, which takes a second to import
+
     return page.render("burst", "bursts & <traffic>", {"rate": "100mbit"}, runs, evaluate(runs))
 
 

@@ -56,7 +56,7 @@ def test_a_burst_offers_its_rate(rate: int) -> None:
     assert plan.sends_per_burst * plan.send_interval <= 0.5
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_every_burst_arrives_in_whole_datagrams_and_on_time() -> None:
     start = time.monotonic() + 0.05
     report, (collector,) = collect(replace(PLAN, start=start), ["127.0.4.1"])
@@ -71,7 +71,7 @@ def test_every_burst_arrives_in_whole_datagrams_and_on_time() -> None:
         assert moment <= start + 0.1 * i + report.late_max + 0.05
 
 
-@pytest.mark.alone
+@pytest.mark.timed
 def test_staggered_receivers_take_turns() -> None:
     start = time.monotonic() + 0.05
     plan = replace(PLAN, receivers=["127.0.4.1", "127.0.4.2"], stagger=True, start=start, seconds=0.1)
