@@ -23,11 +23,12 @@ pytestmark = pytest.mark.long
 FOLDER = DOCS / "tutorials"
 # Of a block; most take a second or two, and those that train or build a network some more, on a busy machine many more.
 SECONDS = 150.0
+# A switch has 10 s to answer its controller, a host 3 s to answer a neighbour: too little beside eight workers.
 MARKS = {
     "first-job": [needs_root, needs("ip", "ping", "openssl")],
-    "drop-policy": [needs_root, needs("ip", "ping")],
+    "drop-policy": [needs_root, needs("ip", "ping"), pytest.mark.timed],
     "p4-table": [needs("patch", "cc")],
-    "leaf-spine": [needs_root, needs_mininet],
+    "leaf-spine": [needs_root, needs_mininet, pytest.mark.timed],
     "own-model": [needs_root, needs_mininet, needs("patch", "openssl")],
 }
 # What no test follows, by the page and the reason that the page gives.
