@@ -62,10 +62,13 @@ def test_hosts_are_found_from_the_ranks_addresses() -> None:
 class _Over:
     """An operation that is over; `tell` calls who wants to know."""
 
-    def __init__(self) -> None:
-        self.tell: Callable[[Any], None] = lambda _: None
+    def __init__(self, error: Exception | None = None) -> None:
+        self.tell: Callable[[Any], None] | None = None
+        self._error = error
 
-    def wait(self, timeout: float | None = None) -> None: ...
+    def wait(self, timeout: float | None = None) -> None:
+        if self._error is not None:
+            raise self._error
 
     def done(self) -> bool:
         return True
@@ -87,6 +90,7 @@ def test_a_wait_does_not_return_before_the_future_has_the_result(monkeypatch: py
             super().set_result(result)
 
     monkeypatch.setattr(work, "_future", Late())
+    assert operation.tell is not None
     client = threading.Thread(target=operation.tell, args=(None,))
     client.start()
     entered.wait()
@@ -94,3 +98,44 @@ def test_a_wait_does_not_return_before_the_future_has_the_result(monkeypatch: py
     work.wait()
     assert work.get_future().done()
     client.join()
+
+
+def test_a_caller_that_waits_at_once_wakes_no_thread_of_the_client(agents: list[Agent], tmp_path: Path) -> None:
+    """A wake-up costs as much as a small collective."""
+    job = job_file(tmp_path / "job.toml", agents[:2])
+    assert run(worker_collectives.threads_for_callbacks, agents[:2], job) == [(False, True, [4.0] * 3)] * 2
+
+
+def test_what_is_waited_for_has_its_future_and_is_over() -> None:
+    operation, brought = _Over(), list[int]()
+    work = Work([operation], lambda: brought.append(1), [torch.ones(1)], NO_TIMEOUT, awaited=True)
+    assert work.wait()
+    assert operation.tell is None
+    assert work.is_completed()
+    assert work.is_success()
+    assert torch.equal(work.get_future().wait()[0], torch.ones(1))
+    assert brought == [1]
+
+
+@pytest.mark.parametrize("ask", [Work.is_completed, Work.get_future])
+def test_who_asks_before_he_waits_is_told(ask: Callable[[Work], Any]) -> None:
+    operation, brought = _Over(), list[int]()
+    work = Work([operation], lambda: brought.append(1), [torch.ones(1)], NO_TIMEOUT, awaited=True)
+    assert ask(work) is not True
+    assert operation.tell is not None
+    operation.tell(None)
+    assert work.is_completed()
+    assert work.wait()
+    assert brought == [1]
+
+
+def test_what_fails_while_it_is_waited_for_says_why_later() -> None:
+    operation = _Over(AgentError("rank 1 is gone"))
+    work = Work([operation], lambda: None, [torch.ones(1)], NO_TIMEOUT, awaited=True)
+    with pytest.raises(AgentError, match="rank 1 is gone"):
+        work.wait()
+    assert operation.tell is not None
+    operation.tell(AgentError("rank 1 is gone"))
+    assert work.is_completed()
+    assert not work.is_success()
+    assert "rank 1" in str(work.exception())

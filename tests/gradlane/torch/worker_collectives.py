@@ -2,6 +2,7 @@
 """What a rank does in the tests of the backend: every collective on gradlane and on Gloo, side by side."""
 
 import itertools
+import threading
 from typing import Any
 
 import pytest
@@ -193,6 +194,18 @@ def asynchronous(groups: dict[str, Any], rank: int, size: int) -> None:
         dist.all_reduce(torch.ones(1, dtype=torch.bool), dist.ReduceOp.AVG, group=group)
     with pytest.raises(ValueError, match="needs the sender's rank"):
         dist.recv(torch.ones(1), group=group)
+
+
+def threads_for_callbacks(rank: int, size: int, folder: str) -> tuple[bool, bool, list[float]]:
+    """Whether there is one after an all-reduce that is waited for at once, and after another; and what came."""
+    with process_group("gradlane", rank, size, folder):
+        tensor, found = torch.ones(3), list[bool]()
+        for later in (False, True):
+            work = dist.all_reduce(tensor, async_op=later)
+            if work is not None:
+                work.wait()
+            found.append(any(thread.name == "gradlane-completions" for thread in threading.enumerate()))
+        return found[0], found[1], tensor.tolist()
 
 
 def all_of_them(rank: int, size: int, folder: str) -> None:

@@ -64,18 +64,18 @@ class ProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduces each tensor over the group, in place."""
         reduction = _reduction(opts)
-        return self._work([self._start.all_reduce(tensor, reduction) for tensor in tensors], tensors)
+        return self._work([self._start.all_reduce(tensor, reduction) for tensor in tensors], tensors, opts)
 
     allreduce_coalesced = allreduce
 
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Work:
         """Reduces to `opts.rootRank`; the others' tensors stay as they are."""
         reduction = _reduction(opts)
-        return self._work([self._start.reduce(tensor, reduction, opts.rootRank) for tensor in tensors], tensors)
+        return self._work([self._start.reduce(tensor, reduction, opts.rootRank) for tensor in tensors], tensors, opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Rank k of the group gets the k-th part of the reduced input."""
-        return self._work([self._start.reduce_scatter(output, [input], _reduction(opts))], [output])
+        return self._work([self._start.reduce_scatter(output, [input], _reduction(opts))], [output], opts)
 
     def reduce_scatter_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
@@ -83,37 +83,39 @@ class ProcessGroup(dist.ProcessGroup):
         """Several at once."""
         reduction = _reduction(opts)
         pairs = zip(outputs, inputs, strict=True)
-        return self._work([self._start.reduce_scatter(output, [input], reduction) for output, input in pairs], outputs)
+        return self._work(
+            [self._start.reduce_scatter(output, [input], reduction) for output, input in pairs], outputs, opts
+        )
 
     def reduce_scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any = None) -> Work:
         """The same from a list with a tensor for each rank."""
         reduction = _reduction(opts)
         pairs = zip(outputs, inputs, strict=True)
         return self._work(
-            [self._start.reduce_scatter(output, of_ranks, reduction) for output, of_ranks in pairs], outputs
+            [self._start.reduce_scatter(output, of_ranks, reduction) for output, of_ranks in pairs], outputs, opts
         )
 
     # Copies, of any type: they travel as bytes.
 
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Work:
         """Everyone gets the tensors of `opts.rootRank`."""
-        return self._work([self._start.broadcast(tensor, opts.rootRank) for tensor in tensors], tensors)
+        return self._work([self._start.broadcast(tensor, opts.rootRank) for tensor in tensors], tensors, opts)
 
     def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         """Everyone gets all inputs, one after the other in the order of the ranks."""
-        return self._work([self._start.all_gather([output], input)], [output])
+        return self._work([self._start.all_gather([output], input)], [output], opts)
 
     def all_gather_single_coalesced(
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
     ) -> Work:
         """Several at once."""
         pairs = zip(outputs, inputs, strict=True)
-        return self._work([self._start.all_gather([output], input) for output, input in pairs], outputs)
+        return self._work([self._start.all_gather([output], input) for output, input in pairs], outputs, opts)
 
     def allgather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """The same into a list with a tensor for each rank."""
         pairs = zip(outputs, inputs, strict=True)
-        return self._work([self._start.all_gather(of_ranks, input) for of_ranks, input in pairs], _flat(outputs))
+        return self._work([self._start.all_gather(of_ranks, input) for of_ranks, input in pairs], _flat(outputs), opts)
 
     def allgather_coalesced(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
@@ -132,36 +134,36 @@ class ProcessGroup(dist.ProcessGroup):
     ) -> Work:
         """Rank k gets the k-th part of everyone's input; parts are equal, or as many rows as the sizes say."""
         if not output_split_sizes and not input_split_sizes:
-            return self._work([self._start.all_to_all(output, input)], [output])
+            return self._work([self._start.all_to_all(output, input)], [output], opts)
         outputs = list(output.split(output_split_sizes or len(output) // self.size()))
         inputs = list(input.split(input_split_sizes or len(input) // self.size()))
-        return self._work(self._uneven_all_to_all(outputs, inputs), [output])
+        return self._work(self._uneven_all_to_all(outputs, inputs), [output], opts)
 
     def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None) -> Work:
         """The same from and into lists, whose tensors may differ in size."""
-        return self._work(self._uneven_all_to_all(outputs, inputs), outputs)
+        return self._work(self._uneven_all_to_all(outputs, inputs), outputs, opts)
 
     def gather(self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any) -> Work:
         """`opts.rootRank` gets everyone's input."""
         root = opts.rootRank
         if self.rank() != root:
-            return self._work([self._start.send(tensor, root, _GATHER) for tensor in inputs], [])
+            return self._work([self._start.send(tensor, root, _GATHER) for tensor in inputs], [], opts)
         started: list[Started | None] = []
         for of_ranks, input in zip(outputs, inputs, strict=True):
             of_ranks[root].copy_(input)
             started += [self._start.receive(output, k, _GATHER) for k, output in enumerate(of_ranks) if k != root]
-        return self._work(started, _flat(outputs))
+        return self._work(started, _flat(outputs), opts)
 
     def scatter(self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any) -> Work:
         """Each rank gets its part of the inputs of `opts.rootRank`."""
         root = opts.rootRank
         if self.rank() != root:
-            return self._work([self._start.receive(output, root, _SCATTER) for output in outputs], outputs)
+            return self._work([self._start.receive(output, root, _SCATTER) for output in outputs], outputs, opts)
         started: list[Started | None] = []
         for output, of_ranks in zip(outputs, inputs, strict=True):
             output.copy_(of_ranks[root])
             started += [self._start.send(input, k, _SCATTER) for k, input in enumerate(of_ranks) if k != root]
-        return self._work(started, outputs)
+        return self._work(started, outputs, opts)
 
     def send(self, tensors: list[torch.Tensor], dst_rank: int, tag: int) -> Work:
         """To a rank of the group."""
@@ -179,7 +181,7 @@ class ProcessGroup(dist.ProcessGroup):
 
     def barrier(self, opts: Any = None) -> Work:
         """No rank continues before all have called it."""
-        return self._work([self._start.barrier()], [])
+        return self._work([self._start.barrier()], [], opts)
 
     # What PyTorch before 2.13 calls them.
     _allgather_base = all_gather_single
@@ -197,15 +199,16 @@ class ProcessGroup(dist.ProcessGroup):
         sends = [start.send(inputs[k], k, _ALL_TO_ALL) for k in others if inputs[k].numel()]
         return sends + [start.receive(outputs[k], k, _ALL_TO_ALL) for k in others if outputs[k].numel()]
 
-    def _work(self, collectives: Sequence[Started | None], tensors: Sequence[torch.Tensor]) -> Work:
-        """`collectives`: None for tensors without elements."""
+    def _work(self, collectives: Sequence[Started | None], tensors: Sequence[torch.Tensor], opts: Any = None) -> Work:
+        """`collectives`: None for tensors without elements. `opts`: torch's; newer ones say who waits at once."""
         started = [one for one in collectives if one is not None]
 
         def finish() -> None:
             for one in started:
                 one.finish()
 
-        return Work([one.operation for one in started], finish, tensors, self._timeout)
+        awaited = not getattr(opts, "asyncOp", True)
+        return Work([one.operation for one in started], finish, tensors, self._timeout, awaited)
 
 
 def _flat(lists: Sequence[Sequence[torch.Tensor]]) -> list[torch.Tensor]:

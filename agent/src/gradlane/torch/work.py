@@ -41,7 +41,10 @@ class Work(c10d.Work):
         finish: Callable[[], None],
         tensors: Sequence[torch.Tensor],
         timeout: timedelta,
+        awaited: bool = False,
     ) -> None:
+        """`awaited`: the caller waits at once. Then the client's thread is left out, as its wake-up costs as much as a
+        small collective, until somebody asks for the future or whether it is over."""
         super().__init__()
         self._operations = operations
         self._finish = finish
@@ -49,28 +52,34 @@ class Work(c10d.Work):
         self._timeout = timeout
         self._lock = threading.Lock()
         self._left = len(operations)
+        self._watched = False
         self._error: Exception | None = None
         self._finished = False
         accelerators = list({tensor.device for tensor in tensors if tensor.device.type != "cpu"})
         self._before = [(device, _stream(device).record_event()) for device in accelerators]
         devices: list[int | str | torch.device] = list(accelerators)
         self._future: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
-        for operation in operations:
-            operation.add_done_callback(self._over)
         if not operations:
             self._settle()
+        elif not awaited:
+            self._watch()
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Blocks until the results are there. Raises AgentError that names the culprit, TimeoutError."""
         limit = timeout if timeout > NO_TIMEOUT else self._timeout
-        for operation in self._operations:
-            operation.wait(limit.total_seconds())
+        try:
+            for operation in self._operations:
+                operation.wait(limit.total_seconds())
+        except BaseException:
+            self._watch()  # it may yet end, and why it failed is asked for later
+            raise
         self._settle()
         self._future.wait()  # the client's thread may be about to complete it: what is chained to it now runs at once
         return True
 
     def is_completed(self) -> bool:
         """Whether the results are there, or never will be."""
+        self._watch()
         return self._future.done()
 
     def is_success(self) -> bool:
@@ -91,8 +100,20 @@ class Work(c10d.Work):
 
     def get_future(self) -> torch.futures.Future[Any]:
         """It holds the tensors that take the results, or raises AgentError."""
+        self._watch()
         # An exception of torch's is a value, which only Python raises; a callback that raises fails the future in C++.
         return self._future.then(lambda finished: finished.value())
+
+    def _watch(self) -> None:
+        """From now on the client's thread brings the results, if nobody else has."""
+        if self._watched:
+            return  # without the lock, which who brings the results holds meanwhile
+        with self._lock:
+            if self._watched or self._finished:
+                return
+            self._watched = True
+        for operation in self._operations:
+            operation.add_done_callback(self._over)
 
     def _over(self, error: Exception | None) -> None:
         with self._lock:
