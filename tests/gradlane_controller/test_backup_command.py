@@ -40,7 +40,7 @@ def test_a_store_is_backed_up_while_its_controller_leads_and_goes_on_from_there(
     assert first.end() == 0
 
     code, _, said = command("restore", file, "--store", store)
-    assert (code, "is not empty" in said) == (1, True)
+    assert (code, "is not empty" in said) == (1, True), said
     code, said, _ = command("restore", file, "--store", store, "--replace")
     assert (code, "restored: " in said, "revoke again those that were revoked since" in said) == (0, True, True)
     fake_switch.writers.clear()

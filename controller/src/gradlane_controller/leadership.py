@@ -174,6 +174,7 @@ class Leadership:
             self._wake.clear()
         with suppress(StoreError):
             self._tell()
+            self._store.renew(lease.stand_down, self.holder)
 
     def _step(self) -> None:
         with self._guard:

@@ -19,6 +19,7 @@ from lab.training.ps_wire import WIRE_TYPES, Connection, Header, Kind, PeerError
 from lab.training.sockets import set_timeouts, tune
 
 MAX_SHARD_BYTES = 2**30
+_FAREWELL_SECONDS = 1.0
 Outgoing = SimpleQueue[tuple[Header, memoryview] | None]
 
 
@@ -113,14 +114,16 @@ class Server:
         try:
             self._accept()
             senders = [self._start(self._send, rank) for rank in self._connections]
-            for rank in self._connections:
-                self._start(self._receive, rank)
+            receivers = [self._start(self._receive, rank) for rank in self._connections]
             while not self._ended.wait(0.25):
                 self._check_progress()
             for queue in self._outgoing:
                 queue.put(None)
-            for sender in senders:
-                sender.join(timeout=1)  # what is queued: the last means, or the error
+            deadline = time.monotonic() + _FAREWELL_SECONDS
+            # What is queued: the last means, or the error. Then what comes until a worker has heard of that: a socket
+            # that is closed before resets its connection, and the worker takes this server for what is lost.
+            for thread in (*senders, *receivers):
+                thread.join(max(0.0, deadline - time.monotonic()))
             if self._problem is not None:
                 raise self._problem
         finally:

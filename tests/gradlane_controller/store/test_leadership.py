@@ -367,6 +367,7 @@ def test_changes_are_told_and_a_clean_stop_gives_up_at_once(tmp_path: Path) -> N
     asyncio.run(run())
     assert it.held is None
     assert store.read(lease.leader).until <= 0
+    assert not store.read(lease.accompanied, "")  # nor does it stand by, as it did when it had resigned
     assert not [each for each in threading.enumerate() if each.name == "leadership"]
     store.close()
 

@@ -4,6 +4,7 @@
 import dataclasses
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from lab.training.config import Config, Node
 from lab.training.ps_client import Client
 from lab.training.ps_server import Server
-from lab.training.ps_wire import HEADER_BYTES, Header, Kind, PeerError
+from lab.training.ps_wire import HEADER_BYTES, Connection, Header, Kind, PeerError
 from tests.support.ports import free_ports
 
 Array = NDArray[np.generic]
@@ -153,6 +154,30 @@ def test_a_lost_worker_is_named_to_the_others() -> None:
     running.join()
     assert all("rank 2 (w2, 127.0.1.3)" in str(error) for error in running.errors)
     assert running.errors
+
+
+def test_a_worker_that_still_sends_is_not_cut_off_before_it_has_heard_who_is_lost() -> None:
+    config = make("ps-tcp", 2, 1)
+    running = Running(config)
+    server = config.servers[0]
+    workers: list[Connection] = []
+    for worker in config.workers:
+        sock = socket.create_connection((server.address, config.server_port), WAIT, (worker.address, 0))
+        workers.append(Connection(sock, f"server {server}"))
+        workers[-1].send([(Header(Kind.HELLO, sequence=worker.rank), memoryview(b""))])
+    still, lost = workers
+    lost.socket.close()
+    header = still.receive_header()
+    assert header is not None
+    assert header.kind == Kind.ERROR
+    assert "rank 1 (w1, 127.0.1.2)" in still.receive_text(header)
+    for offset in range(0, 8 * 1024, 1024):
+        still.send([(Header(Kind.PUSH, 0, offset, 1024, 64 * 1024), memoryview(bytes(1024)))])
+        time.sleep(0.01)
+    still.send([(Header(Kind.ERROR), memoryview(b""))])
+    running.join()
+    assert still.receive_header() is None
+    still.socket.close()
 
 
 def test_a_silent_worker_is_named_before_the_others_give_up() -> None:

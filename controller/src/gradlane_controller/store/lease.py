@@ -90,6 +90,11 @@ def stand_by(session: Session, holder: str, name: str, reach: int) -> None:
         session.add(ControllerRow(holder=holder, **new))
 
 
+def stand_down(session: Session, holder: str) -> None:
+    """That controller would lead no more."""
+    session.execute(delete(ControllerRow).where(ControllerRow.holder == holder))
+
+
 def accompanied(session: Session, holder: str) -> bool:
     """Whether another controller stands by."""
     now, clock = _now(session)
