@@ -132,6 +132,19 @@ _LOADS = {
     for sizes, name in (("web-search", "web search"), ("data-mining", "data mining"))
     for load in ("0.2", "0.4", "0.6", "0.8")
 }
+_RACKS = {
+    of: f"{what}, {how}"
+    for what, scenarios in (
+        ("oversubscription 2, 1 MB", ("oversubscribed-2", "racks-grid-2", "racks-ring-2")),
+        ("oversubscription 4, 1 MB", ("oversubscribed-4", "racks-grid-4", "racks-ring-4")),
+        ("oversubscription 2, 4 MB", [f"racks-4MB-32-{how}-2" for how in ("direct", "grid", "ring")]),
+        ("oversubscription 4, 4 MB", [f"racks-4MB-32-{how}-4" for how in ("direct", "grid", "ring")]),
+        ("144 hosts, oversubscription 4, 1 MB", [f"racks-1MB-144-{how}-4" for how in ("direct", "grid", "ring")]),
+        ("two jobs, oversubscription 2, 1 MB", ("jobs-2", "jobs-grid-2", "jobs-ring-2")),
+        ("four jobs, oversubscription 2, 1 MB", ("jobs-4", "jobs-grid-4", "jobs-ring-4")),
+    )
+    for of, how in zip(scenarios, ("direct", "grid", "ring"), strict=True)
+}
 _WITH_PIAS = ("gradlane-p0", "dctcp", "cubic", "pias", "pfabric", "trimming")
 TABLES: dict[str, Comparison | Details] = {
     "incast": Details(
@@ -159,6 +172,7 @@ TABLES: dict[str, Comparison | Details] = {
             "growth-32": "32 hosts",
             "growth-64": "64 hosts",
             "ring-144-10G": "144 hosts in a ring",
+            "grid-144-10G": "144 hosts in a grid",
             "fat-tree-128": "128 hosts of a fat tree, 500 kB",
             "oversubscribed-2": "32 hosts, oversubscription 2 (1.55 is ideal)",
             "oversubscribed-4": "32, oversubscription 4 (3.10 is ideal)",
@@ -170,6 +184,7 @@ TABLES: dict[str, Comparison | Details] = {
             "mixed-rates-uneven": "the same, uneven shares",
         },
     ),
+    "racks": Comparison("32 hosts in four racks, or 144 in nine", _RACKS),
     "models": Comparison(
         "32 hosts train",
         {
