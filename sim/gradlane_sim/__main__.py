@@ -60,7 +60,12 @@ def _parser() -> argparse.ArgumentParser:
             )
             command.add_argument("--json", metavar="FILE", help="write the figures there, too; - is standard output")
         if name == "table":
-            command.add_argument("--into", type=Path, metavar="PAGE", help="put them between its markers instead")
+            command.add_argument(
+                "--into",
+                type=Path,
+                metavar="PAGE",
+                help="put them between its markers instead; what is not kept of runs stays as the page has it",
+            )
         if name in ("run", "table"):
             command.add_argument(
                 "--out", type=Path, default=Path("out/sim"), help="folder of the report; default: out/sim"
@@ -149,9 +154,13 @@ def _table(options: argparse.Namespace) -> int:
         cases = [it for it in scenarios[name].cases(options.seeds) if it.arm.name == arm]
         outcomes += [kept for it in cases if (kept := work.kept(it))]
     found = markdown.found_of(scenarios, outcomes)
-    tables = {name: markdown.render(table.lines(found)) for name, table in markdown.TABLES.items()}
+    page = options.into.read_text() if options.into else ""
+    tables = {
+        name: markdown.render(table.lines(found, markdown.table_of(page, name) if page else ()))
+        for name, table in markdown.TABLES.items()
+    }
     if options.into:
-        options.into.write_text(markdown.replaced(options.into.read_text(), tables))
+        options.into.write_text(markdown.replaced(page, tables))
     else:
         print("\n\n".join(tables.values()))
     return 0

@@ -95,14 +95,18 @@ RIVALS: dict[str, tuple[str, Callable[[Fabric], Setting]]] = {
 
 
 # By scenario, those of the sweep that a rival has there, as its own take over 5 % longer. What was not swept has those
-# of the scenario that is most like it: other models ResNet-50's, loads and losses those of 0.4 and 1 %.
+# of the scenario that is most like it: other models ResNet-50's, loads and losses those of 0.4 and 1 %, by racks those
+# of 1 MB.
 _DCTCP, _CUBIC, _TRIMMING = {"dctcp": "dctcp-200us-65"}, {"cubic": "cubic-1000us"}, {"trimming": "trimming-1ms-32"}
 BETTER: dict[str, dict[str, str]] = {
     **dict.fromkeys(("direct-32", "growth-32", "oversubscribed-1"), _DCTCP),
     **dict.fromkeys(("deep-4", "fat-tree-128", "jobs-2", "jobs-4"), _TRIMMING),
+    **dict.fromkeys(("racks-grid-4", "racks-4MB-32-grid-4", "racks-1MB-144-grid-4"), _TRIMMING),
+    **dict.fromkeys(("jobs-grid-2", "jobs-grid-4"), _TRIMMING),
     **dict.fromkeys(("oversubscribed-4", "slow-link"), _CUBIC | _TRIMMING),
+    **dict.fromkeys(("racks-4MB-32-direct-4", "racks-1MB-144-direct-4"), _CUBIC | _TRIMMING),
     **dict.fromkeys(("resnet50", "vgg16", "bert-large", "gpt2-xl"), _DCTCP | _TRIMMING),
-    **dict.fromkeys(("oversubscribed-2", "dying-spine"), _DCTCP | _TRIMMING),
+    **dict.fromkeys(("oversubscribed-2", "racks-4MB-32-direct-2", "dying-spine"), _DCTCP | _TRIMMING),
     **{f"loss-{loss:g}": _DCTCP | _TRIMMING for loss in (0.0001, 0.001, 0.01, 0.1)},
     **{f"{flows}-{load}": _CUBIC for flows in ("web-search", "data-mining") for load in (0.2, 0.4, 0.6, 0.8)},
     "incast-144-100G": {"trimming": "trimming-5ms-32"},

@@ -84,7 +84,18 @@ def sweep() -> Study:
 
 def study() -> Study:
     """The whole: 144 hosts as in the papers, and what changes with the number of hosts, buffers and faults."""
-    parts = (_of_144, _of_1024, _of_hosts, _of_sums, _of_fabrics, _of_workloads, _of_groups, _of_loads, _of_faults)
+    parts = (
+        _of_144,
+        _of_1024,
+        _of_hosts,
+        _of_sums,
+        _of_fabrics,
+        _of_racks,
+        _of_workloads,
+        _of_groups,
+        _of_loads,
+        _of_faults,
+    )
     return tuple(_at_their_best(scenario) for part in parts for scenario in part())
 
 
@@ -103,10 +114,10 @@ def _of_144() -> Study:
             ("direct", "144 hosts reduce 1 MB directly", partial(all_reduce, fabric, 1_000_000, "direct")),
         ):
             found.append(Scenario(f"{name}-144-{rate}G", f"{summary}; {rate}/{core} Gbit/s", 144, arms(), make))
-    for algorithm, among in (("ring", arms()), ("grid", (LOSSLESS,))):
+    for algorithm in ("ring", "grid"):
         make = partial(all_reduce, fabric_of(9, 16, 10, 40), 1_000_000, algorithm)
         summary = f"144 hosts reduce 1 MB in a {algorithm}; 10/40 Gbit/s"
-        found.append(Scenario(f"{algorithm}-144-10G", summary, 144, among, make))
+        found.append(Scenario(f"{algorithm}-144-10G", summary, 144, arms(), make))
     large = partial(all_reduce, fabric_of(9, 16, 100, 400), 40_000_000, "direct")
     found.append(Scenario("large-144", "144 hosts reduce 40 MB directly; 100/400 Gbit/s", 144, (LOSSLESS,), large))
     return tuple(found)
@@ -161,12 +172,6 @@ def _of_fabrics() -> Study:
     for times in (1, 2, 4):
         make = partial(all_reduce, fabric_of(4, 8, 10, 0, oversubscription=times), 1_000_000, "direct")
         found.append(Scenario(f"oversubscribed-{times}", f"32 hosts; oversubscription {times}", 32, arms(), make))
-        if times == 1:
-            continue
-        for algorithm, among in (("ring", arms()), ("grid", (LOSSLESS,))):
-            by_racks = partial(all_reduce, fabric_of(4, 8, 10, 0, oversubscription=times), MB, algorithm)
-            summary = f"32 hosts reduce 1 MB in a {algorithm}, by racks; oversubscription {times}"
-            found.append(Scenario(f"racks-{algorithm}-{times}", summary, 32, among, by_racks))
     deep = partial(all_reduce, fabric_of(4, 8, 10, 0, deep=True, oversubscription=4), 1_000_000, "direct")
     found.append(Scenario("deep-4", "32 hosts; oversubscription 4, ports of 2 MB", 32, arms(), deep))
     slow = partial(slow_link, fabric_of(4, 8, 10, 20), 1_000_000, 0.25)
@@ -178,6 +183,25 @@ def _of_fabrics() -> Study:
     found.append(Scenario("beside-three-tiers", summary, 16, arms(), pods))
     tree = partial(all_reduce, fabrics.fat_tree(8, 10 * GBIT, SHALLOW[10], 1000), 500_000, "direct")
     found.append(Scenario("fat-tree-128", "128 hosts under three tiers reduce 500 kB", 128, arms(), tree))
+    return tuple(found)
+
+
+def _of_racks() -> Study:
+    """Over a thin core: directly, in grids whose rows are racks, and in rings from rack to rack."""
+    found: list[Scenario] = []
+    for size, times, leaves, per_leaf in ((1, 2, 4, 8), (1, 4, 4, 8), (4, 2, 4, 8), (4, 4, 4, 8), (1, 4, 9, 16)):
+        fabric = fabric_of(leaves, per_leaf, 10, 0, oversubscription=times)
+        of = "" if (size, leaves) == (1, 4) else f"{size}MB-{fabric.hosts}-"
+        # Directly it is one of the above.
+        for algorithm in ("grid", "ring") if not of else ("direct", "grid", "ring"):
+            summary = f"{fabric.hosts} hosts reduce {size} MB, {algorithm}, by racks; oversubscription {times}"
+            make = partial(all_reduce, fabric, size * MB, algorithm)
+            found.append(Scenario(f"racks-{of}{algorithm}-{times}", summary, fabric.hosts, arms(), make))
+    for count in (2, 4):
+        for algorithm in ("grid", "ring"):
+            make = partial(several_jobs, fabric_of(4, 8, 10, 0, oversubscription=2), count, MB, algorithm=algorithm)
+            summary = f"{count} jobs of {32 // count} hosts share spines, {algorithm}, by racks; oversubscription 2"
+            found.append(Scenario(f"jobs-{algorithm}-{count}", summary, 32, arms(), make))
     return tuple(found)
 
 

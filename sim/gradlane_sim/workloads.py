@@ -100,7 +100,9 @@ def training(fabric: Fabric, model: str, scale: float, arm: Arm, seed: int, step
     return _job(arm, fabric, trace.tensors, seed, steps=steps, compute=trace.compute)
 
 
-def several_jobs(fabric: Fabric, count: int, size: int, arm: Arm, seed: int, steps: int = 4) -> Specification:
+def several_jobs(
+    fabric: Fabric, count: int, size: int, arm: Arm, seed: int, steps: int = 4, algorithm: str = "direct"
+) -> Specification:
     """Jobs that share the spines: of so many neighbours each is another one's."""
     jobs: list[Job] = []
     set_fabric = fabric
@@ -109,7 +111,7 @@ def several_jobs(fabric: Fabric, count: int, size: int, arm: Arm, seed: int, ste
         members = tuple(range(number - 1, fabric.hosts, count))
         set_fabric, carrier = carried(arm, fabric, slots, slots * (number - 1))
         late = jitter(len(members), steps, seed + number)
-        jobs.append(Job(number, members, carrier, pieces(size), steps=steps, delays=late))
+        jobs.append(Job(number, members, carrier, pieces(size), steps=steps, delays=late, algorithm=algorithm))
     return Specification(set_fabric, tuple(jobs), seed)
 
 

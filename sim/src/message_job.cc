@@ -2,6 +2,7 @@
 #include "message_job.h"
 
 #include <algorithm>
+#include <set>
 #include <stdexcept>
 
 #include "ns3/simulator.h"
@@ -14,9 +15,9 @@ uint64_t now() { return static_cast<uint64_t>(ns3::Simulator::Now().GetNanoSecon
 
 bool is_ring(const Json& spec) {
     const std::string algorithm = spec.at("algorithm");
-    if (algorithm != "direct" && algorithm != "ring")
-        throw std::invalid_argument("algorithm \"" + algorithm + "\": over this carrier it must be direct or ring");
-    if (algorithm == "ring" && spec.value("servers", 0U)) throw std::invalid_argument("a ring has no servers");
+    if (algorithm != "direct" && algorithm != "ring" && algorithm != "grid")
+        throw std::invalid_argument("algorithm \"" + algorithm + "\": over this carrier it must be direct, ring or grid");
+    if (algorithm != "direct" && spec.value("servers", 0U)) throw std::invalid_argument("a " + algorithm + " has no servers");
     return algorithm == "ring";
 }
 
@@ -25,6 +26,10 @@ bool is_ring(const Json& spec) {
 MessageJob::MessageJob(const Json& spec, std::unique_ptr<Carrier> carrier)
     : Job(spec), carrier_(std::move(carrier)), ring_(is_ring(spec)) {
     const Operation all{0, 1, 0};
+    if (spec.at("algorithm") == "grid") {
+        open_grid(spec.at("rows"));
+        return;
+    }
     if (grouped_) {
         for (const Ranks& ranks : groups_.meeting())
             for (const unsigned from : ranks)
@@ -37,12 +42,49 @@ MessageJob::MessageJob(const Json& spec, std::unique_ptr<Carrier> carrier)
             if (workers_ > 1) carrier_->open(hosts_[worker], hosts_[(worker + 1) % workers_]);
             continue;
         }
-        for (unsigned reducer = 0; reducer < reducers(all); reducer++) {
-            if (reducer_rank(all, reducer) == worker) continue;
-            carrier_->open(hosts_[worker], hosts_[reducer_rank(all, reducer)]);
-            carrier_->open(hosts_[reducer_rank(all, reducer)], hosts_[worker]);
+        for (unsigned part = 0; part < parts(all); part++) {
+            if (owner(all, part) == worker) continue;
+            carrier_->open(hosts_[worker], hosts_[owner(all, part)]);
+            carrier_->open(hosts_[owner(all, part)], hosts_[worker]);
         }
     }
+}
+
+void MessageJob::open_grid(const Json& spec) {
+    if (grouped_) throw std::invalid_argument("over this carrier a grid is of all workers, and not of groups");
+    for (const Json& ranks : spec) {
+        const unsigned start = static_cast<unsigned>(places_.size());
+        for (const unsigned rank : ranks) places_.push_back(static_cast<uint16_t>(rank));
+        rows_.push_back({start, static_cast<unsigned>(places_.size())});
+        if (ranks.empty()) throw std::invalid_argument("a row of a grid has no rank");
+    }
+    Ranks sorted = places_;
+    std::sort(sorted.begin(), sorted.end());
+    if (sorted != groups_.members(0)) throw std::invalid_argument("the rows of a grid must have each worker once");
+    const Operation all{0, 1, 0};
+    std::set<std::array<unsigned, 2>> pairs;
+    for (unsigned index = 0; index < rows(); index++)
+        for (unsigned part = 0; part < workers_; part++) {
+            const unsigned by = delegate(all, index, part);
+            pairs.insert({by, owner(all, part)}), pairs.insert({owner(all, part), by});
+            for (unsigned place = rows_[index].start; place < rows_[index].end; place++)
+                pairs.insert({by, places_[place]}), pairs.insert({places_[place], by});
+        }
+    for (const auto& [from, to] : pairs)
+        if (from != to) carrier_->open(hosts_[from], hosts_[to]);
+}
+
+unsigned MessageJob::row_of(unsigned place) const {
+    unsigned found = 0;
+    while (found + 1 < rows_.size() && place >= rows_[found].end) found++;
+    return found;
+}
+
+/* As gl_grid's: parts that other rows own fall to a row's members by turns, from the one behind the row on. */
+unsigned MessageJob::delegate(const Operation& op, unsigned index, unsigned part) const {
+    const Row its = row(op, index);
+    if (servers_ || (part >= its.start && part < its.end)) return owner(op, part);
+    return members(op)[its.start + (part + size(op) - its.end) % size(op) % its.length()];
 }
 
 MessageJob::Reduction& MessageJob::find(const Operation& op) {
@@ -50,7 +92,7 @@ MessageJob::Reduction& MessageJob::find(const Operation& op) {
     if (fresh) {
         Reduction& r = at->second;
         r.submitted.resize(size(op));
-        r.shards.resize(reducers(op)), r.results.resize(size(op));
+        r.shares.resize(rows() * parts(op)), r.sums.resize(parts(op)), r.results.resize(size(op));
         if (ring_) r.hops.assign(size(op), std::vector<bool>(2 * (size(op) - 1)));
     }
     return at->second;
@@ -78,15 +120,16 @@ void MessageJob::send(uint32_t number, unsigned from, unsigned to, uint64_t byte
 void MessageJob::submit(unsigned rank, const Operation& op) {
     Reduction& r = find(op);
     const Ranks& ranks = members(op);
-    const auto place = std::lower_bound(ranks.begin(), ranks.end(), rank);
+    const auto place = std::find(ranks.begin(), ranks.end(), rank);
     const unsigned worker = static_cast<unsigned>(place - ranks.begin());
     r.submitted[worker] = true;
     if (!ring_) {
         /* Each begins with another, lest all send to one at first. */
-        for (unsigned k = 1; k <= reducers(op); k++) {
-            const unsigned reducer = (worker + k) % reducers(op);
-            send(op.number, rank, reducer_rank(op, reducer), part_bytes(op, reducer, reducers(op)), false,
-                 [=, this] { take_shard(op, reducer); });
+        const unsigned row = row_of(worker);
+        for (unsigned k = 1; k <= parts(op); k++) {
+            const unsigned part = (worker + k) % parts(op);
+            send(op.number, rank, delegate(op, row, part), part_bytes(op, part, parts(op)), false,
+                 [=, this] { take_share(op, row, part); });
         }
         return;
     }
@@ -97,17 +140,33 @@ void MessageJob::submit(unsigned rank, const Operation& op) {
         if (came[hop]) send_hop(op, worker, hop + 1);
 }
 
-void MessageJob::take_shard(const Operation& op, unsigned reducer) {
-    if (++find(op).shards[reducer] < size(op)) return;
-    for (unsigned k = 1; k <= size(op); k++) {
-        const unsigned worker = (reducer + k) % size(op);
-        send(op.number, reducer_rank(op, reducer), members(op)[worker], part_bytes(op, reducer, reducers(op)), true,
+void MessageJob::take_share(const Operation& op, unsigned row, unsigned part) {
+    if (++find(op).shares[row * parts(op) + part] < this->row(op, row).length()) return;
+    send(op.number, delegate(op, row, part), owner(op, part), part_bytes(op, part, parts(op)), false,
+         [=, this] { take_sum(op, part); });
+}
+
+void MessageJob::take_sum(const Operation& op, unsigned part) {
+    if (++find(op).sums[part] < rows()) return;
+    const unsigned own = row_of(part);
+    for (unsigned k = 1; k <= rows(); k++) {
+        const unsigned row = (own + k) % rows();
+        send(op.number, owner(op, part), delegate(op, row, part), part_bytes(op, part, parts(op)), true,
+             [=, this] { hand_on(op, row, part); });
+    }
+}
+
+void MessageJob::hand_on(const Operation& op, unsigned row, unsigned part) {
+    const Row its = this->row(op, row);
+    for (unsigned k = 1; k <= its.length(); k++) {
+        const unsigned worker = its.start + (part + k) % its.length();
+        send(op.number, delegate(op, row, part), members(op)[worker], part_bytes(op, part, parts(op)), true,
              [=, this] { take_result(op, worker); });
     }
 }
 
 void MessageJob::take_result(const Operation& op, unsigned worker) {
-    if (++find(op).results[worker] == reducers(op)) finish(op, worker);
+    if (++find(op).results[worker] == parts(op)) finish(op, worker);
 }
 
 /* Hop k of a worker carries the piece that came to it by hop k - 1, with its own share added as long as sums are made.

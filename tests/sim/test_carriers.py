@@ -9,6 +9,7 @@ import pytest
 
 from gradlane_sim.carriers import Gradlane, Rival
 from gradlane_sim.errors import SimulationError
+from gradlane_sim.groups import Scheduled
 from gradlane_sim.specification import HostStops, LinkChanges, Queue, ideal_time
 from tests.sim.rivals import (
     CUBIC,
@@ -44,7 +45,9 @@ def only(result: dict[str, Any]) -> dict[str, Any]:
 
 @each
 @pytest.mark.parametrize(
-    "settings", [{}, {"servers": 1}, {"servers": 2}, {"algorithm": "ring"}], ids=["direct", "server", "servers", "ring"]
+    "settings",
+    [{}, {"servers": 1}, {"servers": 2}, {"algorithm": "ring"}, {"algorithm": "grid"}],
+    ids=["direct", "server", "servers", "ring", "grid"],
 )
 def test_a_step_takes_little_more_than_its_bytes_need(
     carrier: Rival, queue: Queue, buffer: int, settings: dict[str, Any]
@@ -55,8 +58,10 @@ def test_a_step_takes_little_more_than_its_bytes_need(
     assert only(result)["error"] == ""
     needed = ideal_time(on, reduced)
     took = only(result)["step_ends"][0] / 1e9
-    # Servers have both directions of their links to use, but no result before the last contribution.
-    assert needed < took < (2.2 if reduced.servers else 1.4) * needed
+    # Servers have both directions of their links to use, but no result before the last contribution. A row hands on
+    # whole messages.
+    waits = reduced.servers or reduced.algorithm == "grid"
+    assert needed < took < (2.2 if waits else 1.4) * needed
 
 
 def test_from_all_to_all_each_rank_reduces_a_part() -> None:
@@ -80,9 +85,29 @@ def test_in_a_ring_each_piece_goes_round_twice_but_for_two_hops() -> None:
     assert sent == {(a, (a + 1) % 4, pull, SIZE // 4): 3 for a in range(4) for pull in (False, True)}
 
 
+def test_in_a_grid_rows_add_up_what_they_send_each_other() -> None:
+    """Of two rows of three: a part comes from two of its owner's row, and what the other row has of it is added up by
+    the one who stands there as its owner does here. Results go the same way back."""
+    result = run(fabric(6, MARK), [job(DCTCP, 6, 2_400_000, algorithm="grid")])
+    sent = Counter((a, b, pull, size) for _, a, b, pull, size, *_ in result["messages"])
+    pairs = [(a, b) for a in range(6) for b in range(6) if a != b]
+    expected = {(a, b): 2 if a // 3 == b // 3 else 1 for a, b in pairs if a // 3 == b // 3 or a % 3 == b % 3}
+    assert sent == {(*pair, pull, 400_000): count for pair, count in expected.items() for pull in (False, True)}
+
+
+@pytest.mark.parametrize("late", range(5))
+def test_in_a_grid_too_all_wait_for_each(late: int) -> None:
+    """Of rows of two and three."""
+    delays = (tuple(30 * MS * (rank == late) for rank in range(5)),)
+    result = run(fabric(5, MARK), [job(DCTCP, 5, SIZE, algorithm="grid", delays=delays)])
+    operations = only(result)["operations"]
+    assert sorted(rank for _, rank, *_ in operations) == [0, 1, 2, 3, 4]
+    assert min(end for *_, end in operations) > 30 * MS
+
+
 def test_a_result_waits_for_the_last_contribution() -> None:
     late = 30 * MS
-    for settings in ({}, {"servers": 1}, {"algorithm": "ring"}):
+    for settings in ({}, {"servers": 1}, {"algorithm": "ring"}, {"algorithm": "grid"}):
         result = run(
             fabric(4, MARK),
             [job(DCTCP, 4, SIZE, delays=((0, 0, late) + (0,) * (not settings.get("servers")),), **settings)],
@@ -149,7 +174,10 @@ def test_what_it_can_not_carry_is_refused() -> None:
     ):
         with pytest.raises(SimulationError, match=message):
             run(fabric(2, MARK), [job(carrier, 2, SIZE)])
-    with pytest.raises(SimulationError, match="direct or ring"):
+    pairs = Scheduled((((0, 1),),))
+    with pytest.raises(SimulationError, match="of all workers, and not of groups"):
+        run(fabric(4, MARK), [job(DCTCP, 4, SIZE, algorithm="grid", groups=pairs)])
+    with pytest.raises(SimulationError, match="direct, ring or grid"):
         run(fabric(2, MARK), [job(DCTCP, 2, SIZE, algorithm="stragglar")])
     with pytest.raises(SimulationError, match="priority, mark, pias, pfabric or trim"):
         run(replace(fabric(2, Queue("lifo"))), [job(DCTCP, 2, SIZE)])

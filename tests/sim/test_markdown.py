@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gradlane_sim import studies
+from gradlane_sim.__main__ import main
 from gradlane_sim.cases import Arm, Case
 from gradlane_sim.errors import SimulationError
 from gradlane_sim.report import markdown
@@ -95,11 +96,68 @@ def test_details_are_of_those_that_have_run_the_best_first() -> None:
     assert [row[-1] for row in rows] == ["3,000", "6,000"]
 
 
+def test_a_comparison_keeps_what_the_page_has_of_arms_that_have_not_run() -> None:
+    table = Comparison("what", {"one": "first", "two": "second", "three": "third"}, arms=("gradlane-p0", "dctcp"))
+    before = [
+        ["what", "seeds", "DCTCP", "Gradlane, p = 0"],
+        ["second", "1 to 5", "**2.10 ± 0.10**", "2,200"],
+        ["gone", "1", "1.00", "1.00"],
+        ["first", "2 to 5", "9.00 ± 1.00", "**1.00 ± 0.10**"],
+    ]
+    assert table.lines({}, before) == [
+        ["what", "seeds", "Gradlane, p = 0", "DCTCP"],
+        ["first", "2 to 5", "**1.00 ± 0.10**", "9.00 ± 1.00"],
+        ["second", "1 to 5", "2,200", "**2.10 ± 0.10**"],
+        ["third", "–", "–", "–"],
+    ]
+    found = {("one", "gradlane-p0"): runs(20), ("two", "gradlane-p0"): runs(2, 2, 2)}
+    assert table.lines(found, before)[1:3] == [
+        ["first", "1 to 5", "10.0", "**9.00 ± 1.00**"],
+        ["second", "3 to 5", "**1.00 ± 0.00**", "2.10 ± 0.10"],
+    ]
+    failed = [["what", "seeds", "DCTCP", "Gradlane, p = 0"], ["first", "1 to 3", "3 of 3 fail", "2.00"]]
+    assert table.lines({}, failed)[1] == ["first", "1 to 3", "2.00", "3 of 3 fail"]
+
+
+def test_details_keep_what_the_page_has_of_arms_that_have_not_run() -> None:
+    table = Details("what", {"one": "first", "two": "second"}, ("gradlane-p0", "dctcp", "pfabric"))
+    old = ["0.1", "0.2", "0.3", "1,000"]
+    before = [
+        ["what", "arm", "seeds", "of ideal", "a", "b", "c", "d"],
+        ["first", "DCTCP", "3", "1.20 ± 0.10", *old],
+        ["", "pFabric", "3", "1.40 ± 0.10", *old],
+        ["second", "DCTCP", "1", "7.00", *old],
+        ["", "pFabric", "1", "8.00", *old],
+    ]
+    found = {("one", "gradlane-p0"): runs(2.6), ("one", "pfabric"): runs(2)}
+    _, *rows = table.lines(found, before)
+    assert [row[:4] for row in rows] == [
+        ["first", "pFabric", "1", "1.00"],
+        ["", "DCTCP", "3", "1.20 ± 0.10"],
+        ["", "Gradlane, p = 0", "1", "1.30"],
+        ["second", "DCTCP", "1", "7.00"],
+        ["", "pFabric", "1", "8.00"],
+    ]
+    assert rows[1][4:] == old == rows[3][4:]
+
+
+def test_a_page_without_results_stays_as_it_is(tmp_path: Path) -> None:
+    page, program = tmp_path / "page.md", tmp_path / "program"
+    before = PAGE.read_text()
+    page.write_text(before)
+    program.write_text("has run nothing")
+    arguments = ["table", "--out", str(tmp_path), "--program", str(program), "--into", str(page)]
+    assert main(arguments) == 0
+    assert page.read_text() == before
+
+
 def test_a_page_has_tables_between_their_markers() -> None:
     page = "a\n<!-- table one -->\nold\n<!-- end of one -->\nb\n"
     new = markdown.replaced(page, {"one": markdown.render([["x", "y"], ["1", "2"]])})
     assert new == "a\n<!-- table one -->\n\n| x | y |\n| --- | --- |\n| 1 | 2 |\n\n<!-- end of one -->\nb\n"
     assert markdown.replaced(new, {"one": "| z |"}) == page.replace("old", "\n| z |\n")
+    assert markdown.table_of(new, "one") == [["x", "y"], ["1", "2"]]
+    assert markdown.table_of(page, "one") == []
     for broken in (page.replace("table one", "table two"), page.replace("end of one", "end of two")):
         with pytest.raises(SimulationError, match="no place for a table: <!-- table one -->"):
             markdown.replaced(broken, {"one": ""})

@@ -2,10 +2,11 @@
 """The tables of docs/simulation.md, made of what is kept of runs.
 
 A cell is the mean over seeds, and behind ± half of the width of the 95 % interval by Student's t, if there are two
-seeds or more.
+seeds or more. What has not run keeps the cell that the page has of it.
 """
 
 import math
+import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ ARMS = {
 # By scenario and arm: what each seed has shown.
 Found: TypeAlias = Mapping[tuple[str, str], Sequence[Summary]]
 Value: TypeAlias = Callable[[Summary], float | None]
+# Lines of cells; the first is the head.
+Table: TypeAlias = Sequence[Sequence[str]]
 
 
 def _of_ideal(it: Summary) -> float | None:
@@ -62,16 +65,24 @@ class Comparison:
         """Scenarios and arms."""
         return [(scenario, arm) for scenario in self.rows for arm in self.arms]
 
-    def lines(self, found: Found) -> list[list[str]]:
-        lines = [[self.title, "seeds", *(ARMS[arm] for arm in self.arms)]]
+    def lines(self, found: Found, before: Table = ()) -> list[list[str]]:
+        """`before`: the table that the page has."""
+        head = [self.title, "seeds", *(ARMS[arm] for arm in self.arms)]
+        old = {row[0]: dict(zip(before[0], row, strict=True)) for row in before[1:]}
+        lines = [head]
         for scenario, label in self.rows.items():
-            runs = [found.get((scenario, arm), ()) for arm in self.arms]
-            means = [_mean(of_arm, self.value) for of_arm in runs]
+            row = old.get(label, {})
+            cells: list[str] = []
+            seeds: set[int] = set()
+            for arm in self.arms:
+                runs = found.get((scenario, arm), ())
+                cells.append(_cell(runs, self.value) if runs else row.get(ARMS[arm], NOTHING).strip("*"))
+                seeds |= {len(runs)} if runs else _seeds_of(cells[-1], row.get("seeds", NOTHING))
+            means = [_mean_of(cell) for cell in cells]
             known = [it for it in means if it is not None]
-            cells = [_cell(of_arm, self.value) for of_arm in runs]
             best = [len(known) > 1 and mean == min(known) for mean in means]
             shown = [f"**{cell}**" if bold else cell for cell, bold in zip(cells, best, strict=True)]
-            lines.append([label, _seeds(runs), *shown])
+            lines.append([label, _range(seeds), *shown])
         return lines
 
 
@@ -88,15 +99,25 @@ class Details:
         """Scenarios and arms."""
         return [(scenario, arm) for scenario in self.rows for arm in self.arms]
 
-    def lines(self, found: Found) -> list[list[str]]:
+    def lines(self, found: Found, before: Table = ()) -> list[list[str]]:
+        """`before`: the table that the page has."""
         lines = [[self.title, "arm", "seeds", *(name for name, _ in _DETAILS), "no room in a port"]]
+        old: dict[tuple[str, str], Sequence[str]] = {}
+        first = ""
+        for row in before[1:]:
+            first = row[0] or first
+            old[first, row[1]] = row[2:]
         for scenario, label in self.rows.items():
-            there = [(arm, found[scenario, arm]) for arm in self.arms if found.get((scenario, arm))]
-            there.sort(key=lambda it: _mean(it[1], _of_ideal) or math.inf)
-            for place, (arm, runs) in enumerate(there):
-                cells = [_cell(runs, value) for _, value in _DETAILS]
-                no_room = f"{statistics.fmean(it.no_room for it in runs):,.0f}"
-                lines.append(["" if place else label, ARMS[arm], str(len(runs)), *cells, no_room])
+            there: list[list[str]] = []
+            for arm in self.arms:
+                if runs := found.get((scenario, arm), ()):
+                    cells = [_cell(runs, value) for _, value in _DETAILS]
+                    no_room = f"{statistics.fmean(it.no_room for it in runs):,.0f}"
+                    there.append([ARMS[arm], str(len(runs)), *cells, no_room])
+                elif kept := old.get((label, ARMS[arm])):
+                    there.append([ARMS[arm], *kept])
+            there.sort(key=lambda row: _mean_of(row[2]) or math.inf)
+            lines += [["" if place else label, *row] for place, row in enumerate(there)]
         return lines
 
 
@@ -110,6 +131,19 @@ _LOADS = {
     f"{sizes}-{load}": f"{name}, load {load}"
     for sizes, name in (("web-search", "web search"), ("data-mining", "data mining"))
     for load in ("0.2", "0.4", "0.6", "0.8")
+}
+_RACKS = {
+    of: f"{what}, {how}"
+    for what, scenarios in (
+        ("oversubscription 2, 1 MB", ("oversubscribed-2", "racks-grid-2", "racks-ring-2")),
+        ("oversubscription 4, 1 MB", ("oversubscribed-4", "racks-grid-4", "racks-ring-4")),
+        ("oversubscription 2, 4 MB", [f"racks-4MB-32-{how}-2" for how in ("direct", "grid", "ring")]),
+        ("oversubscription 4, 4 MB", [f"racks-4MB-32-{how}-4" for how in ("direct", "grid", "ring")]),
+        ("144 hosts, oversubscription 4, 1 MB", [f"racks-1MB-144-{how}-4" for how in ("direct", "grid", "ring")]),
+        ("two jobs, oversubscription 2, 1 MB", ("jobs-2", "jobs-grid-2", "jobs-ring-2")),
+        ("four jobs, oversubscription 2, 1 MB", ("jobs-4", "jobs-grid-4", "jobs-ring-4")),
+    )
+    for of, how in zip(scenarios, ("direct", "grid", "ring"), strict=True)
 }
 _WITH_PIAS = ("gradlane-p0", "dctcp", "cubic", "pias", "pfabric", "trimming")
 TABLES: dict[str, Comparison | Details] = {
@@ -138,6 +172,7 @@ TABLES: dict[str, Comparison | Details] = {
             "growth-32": "32 hosts",
             "growth-64": "64 hosts",
             "ring-144-10G": "144 hosts in a ring",
+            "grid-144-10G": "144 hosts in a grid",
             "fat-tree-128": "128 hosts of a fat tree, 500 kB",
             "oversubscribed-2": "32 hosts, oversubscription 2 (1.55 is ideal)",
             "oversubscribed-4": "32, oversubscription 4 (3.10 is ideal)",
@@ -149,6 +184,7 @@ TABLES: dict[str, Comparison | Details] = {
             "mixed-rates-uneven": "the same, uneven shares",
         },
     ),
+    "racks": Comparison("32 hosts in four racks, or 144 in nine", _RACKS),
     "models": Comparison(
         "32 hosts train",
         {
@@ -199,13 +235,25 @@ def render(lines: Sequence[Sequence[str]]) -> str:
 def replaced(text: str, tables: Mapping[str, str]) -> str:
     """A page with these tables between their markers. Raises SimulationError if it has no place for one."""
     for name, table in tables.items():
-        begin, end = f"<!-- table {name} -->\n", f"\n<!-- end of {name} -->"
-        before, found, rest = text.partition(begin)
-        _, over, after = rest.partition(end)
-        if not found or not over:
-            raise SimulationError(f"the page has no place for a table: {begin.strip()} and {end.strip()}")
-        text = f"{before}{begin}\n{table}\n{end}{after}"
+        before, _, after = _parted(text, name)
+        text = f"{before}\n{table}\n{after}"
     return text
+
+
+def table_of(text: str, name: str) -> Table:
+    """What a page has between the markers of a table. Raises SimulationError if it has no place for it."""
+    lines = [line[2:-2].split(" | ") for line in _parted(text, name)[1].split("\n") if line.startswith("|")]
+    return [*lines[:1], *lines[2:]]
+
+
+def _parted(text: str, name: str) -> tuple[str, str, str]:
+    """What is before, between and behind the markers, which are in the first and the last part."""
+    begin, end = f"<!-- table {name} -->\n", f"\n<!-- end of {name} -->"
+    before, found, rest = text.partition(begin)
+    between, over, after = rest.partition(end)
+    if not found or not over:
+        raise SimulationError(f"the page has no place for a table: {begin.strip()} and {end.strip()}")
+    return before + begin, between, end + after
 
 
 def interval(values: Sequence[float]) -> float | None:
@@ -229,9 +277,10 @@ def _values(runs: Sequence[Summary], value: Value) -> list[float]:
     return [found for it in runs if (found := value(it)) is not None]
 
 
-def _mean(runs: Sequence[Summary], value: Value) -> float | None:
-    values = _values(runs, value)
-    return statistics.fmean(values) if values and not _failed(runs) else None
+def _mean_of(cell: str) -> float | None:
+    """None: there is nothing, or a run has failed."""
+    found = re.fullmatch(r"([\d,.]+)( ± [\d,.]+)?", cell)
+    return float(found[1].replace(",", "")) if found else None
 
 
 def _cell(runs: Sequence[Summary], value: Value) -> str:
@@ -241,6 +290,14 @@ def _cell(runs: Sequence[Summary], value: Value) -> str:
     return number(statistics.fmean(values), interval(values)) if values else NOTHING
 
 
-def _seeds(runs: Sequence[Sequence[Summary]]) -> str:
-    counts = {len(it) for it in runs if it}
-    return NOTHING if not counts else str(max(counts)) if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+def _seeds_of(cell: str, column: str) -> set[int]:
+    """Of how many seeds a page's cell is, or may be, by what stands there for its row."""
+    if failed := re.fullmatch(r"\d+ of (\d+) fail", cell):
+        return {int(failed[1])}
+    if _mean_of(cell) is None:
+        return set()
+    return {it for it in map(int, re.findall(r"\d+", column)) if it > 1} if "±" in cell else {1}
+
+
+def _range(seeds: set[int]) -> str:
+    return NOTHING if not seeds else " to ".join(map(str, sorted({min(seeds), max(seeds)})))
