@@ -4,30 +4,35 @@
 As in Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in MPICH", 2005. It is a pure
 function of what all ranks know alike, so all of them choose alike.
 
-With n workers, s bytes, one-way latency alpha, a host's CPU time phi for an operation, gamma for what it sends and
-receives at a time, and beta for a byte, of the wire or of the host, whichever is more (below); with r rows of up to l
-members each in a grid, which are racks or parts of racks (racks.py):
+With n workers, s bytes, one-way latency alpha, a host's CPU time phi for an operation and gamma for what it sends and
+receives at a time; with r rows of up to l members each in a grid, which are racks or parts of racks (racks.py):
 
-    direct   phi + 2 alpha + 2 (n - 1) gamma + 2 (n - 1) / n s beta
-    ring     phi + 2 (n - 1) (alpha + gamma) + 2 (n - 1) / n s beta
-    grid     phi + 4 alpha + (2 (r - 1) + (l - 1) (r + 1)) gamma + v s beta
+             starts                  what a link carries              messages of a host
+    direct   phi + 2 alpha           2 (n - 1) / n s                  2 (n - 1)
+    ring     phi + 2 alpha + 2 gamma 2 (n - 1) / n s                  2 (n - 1)
+    grid     phi + 4 alpha           v s, and more at first           2 (r - 1) + (l - 1) (r + 1)
 
-Slices are pipelined, so each pays for its bytes once and for its latency once, and what is smaller of wire and
-processor is hidden. A grid is chosen where it saves GAIN. In it a member pushes to its row at once, to r - 1 owners
-and back, and passes each of r results on to its row when it comes. v is 2 (n - 1) / n where rows are of one length, and
-more where they are not.
+Slices are pipelined, so the most of the following is added to that, and the rest is hidden: what the link carries, over
+its rate and eta; the host's processor, messages times gamma and these bytes over PROCESSED; what the core carries
+(below); and of a ring its 2 (n - 1) hops of alpha + gamma, as a part can't be sent on before it has come.
 
 In a ring a single stream comes in at each port; otherwise m senders meet there, n - 1 directly and r + l - 2 in a grid,
-whose rates never match quite: beta = max(1 / (rate eta), 1 / PROCESSED), eta = 1 - contention (1 - 1 / m). phi, gamma
-and PROCESSED are fitted to measurements (bench.agent.costs, docs/performance.md).
+whose rates never match quite: eta = 1 - contention (1 - 1 / m). In a grid a member pushes to its row at once, to r - 1
+owners and back, and passes each of r results on to its row when it comes. So those of its row send it r times what
+owners do. All have equal parts of its port at first, and it takes r (r + l - 2) / (n - 1) as long until these have
+followed, for SETTLING. v is 2 (n - 1) / n where rows are of one length, and more where they are not. A grid is chosen
+where it saves GAIN.
+
+phi, gamma and PROCESSED are fitted to measurements (bench.agent.costs, docs/performance.md); all else is compared with
+simulated networks, whose hosts need no time (docs/simulation.md).
 
 Where a rack's links to others carry 1 / x of what its hosts can send, and the part c of what each worker sends to all
 leaves its rack, bytes take 2 c x s / rate at least, directly. A row's contributions leave it as one sum, and results
 come to it once, so a grid divides that by a row's mean length, n / r; a ring goes from rack to rack, and divides it by
 the members of a mean rack. A job with servers uses them, and one that tolerates loss uses what has a budget: then the
-model only says what to expect. With S servers, whose pushes and pulls cross the wire in opposite directions:
-
-    servers  phi + 2 alpha + 2 max(n, S) gamma + max(1, n / S) s beta
+model only says what to expect. With S servers, whose pushes and pulls cross the wire in opposite directions, it takes
+phi + 2 alpha, max(1, n / S) s over the wire, and 2 max(n, S) messages. Below beta is the time of a byte, by the wire or
+by the processor, whichever is more.
 
 StragglAR (arXiv 2505.23523) depends on how late the straggler is. The others reduce meanwhile, directly; the rounds
 that follow are one hop and one chunk each:
@@ -63,6 +68,8 @@ CONTENTION = 0.03
 # Slices in a second that one core of gradlane-switch sums, each worker's counted, and that it forwards: the least of
 # docs/measurements/switch.md.
 SUMMED, FORWARDED = 180_000, 230_000
+# Until streams of a grid that end sooner have left their parts of a port to others: by simulation.
+SETTLING = 5e-3
 GAIN = 0.05  # of the time, that another way of reducing is worth
 
 
@@ -135,30 +142,37 @@ def between_racks(algorithm: str, workers: int, racks: Racks | None) -> float:
 
 def seconds(algorithm: str, nbytes: int, workers: int, conditions: Conditions) -> float:
     """What an all-reduce among hosts takes; `algorithm`: "direct", "ring" or "grid"."""
-    racks = conditions.racks
-    messages, share = work(algorithm, workers, racks)
+    messages, share = work(algorithm, workers, conditions.racks)
+    bits = share * nbytes * 8
+    core = nbytes * 8 * between_racks(algorithm, workers, conditions.racks) / conditions.rate
+    begins, least = START_SECONDS + 2 * conditions.latency, max(core, processor(messages, bits))
     if algorithm == "ring":
-        hops, senders = 2 * (workers - 1), 1
-    elif algorithm == "grid":
-        rows = rows_of(workers, racks)
-        hops, senders = 4, max(rows) + len(rows) - 2
-    else:
-        hops, senders = 2, workers - 1
-    overhead = START_SECONDS + hops * conditions.latency + messages * MESSAGE_SECONDS
-    core = between_racks(algorithm, workers, racks) / conditions.rate
-    return overhead + nbytes * 8 * max(share / conditions.carried(senders), core)
+        hop = conditions.latency + MESSAGE_SECONDS
+        return begins + 2 * MESSAGE_SECONDS + max(_wire(bits, 1, conditions), least, messages * hop)
+    if algorithm == "direct":
+        return begins + max(_wire(bits, workers - 1, conditions), least)
+    rows = rows_of(workers, conditions.racks)
+    senders = max(rows) + len(rows) - 2
+    wire = _wire(bits, senders, conditions)
+    wire += max(0.0, len(rows) * senders / (workers - 1) - 1) * min(wire, SETTLING)
+    return begins + 2 * conditions.latency + max(wire, least)
 
 
-def overhead(messages: int, conditions: Conditions) -> float:
-    """Seconds of a direct all-reduce beside those of its bytes, in which a host pushes so many messages."""
-    return (START_SECONDS if messages else 0.0) + 2 * (conditions.latency + messages * MESSAGE_SECONDS)
+def _wire(bits: float, senders: int, conditions: Conditions) -> float:
+    return bits / (conditions.rate * conditions.efficiency(senders))
+
+
+def processor(messages: int, bits: float) -> float:
+    """Seconds of a host's processor in an all-reduce beside START_SECONDS."""
+    return messages * MESSAGE_SECONDS + bits / PROCESSED
 
 
 def _direct(nbytes: int, workers: int, servers: int, conditions: Conditions) -> float:
     if not servers:
         return seconds("direct", nbytes, workers, conditions)
     bits = max(1.0, workers / servers) * nbytes * 8
-    return overhead(max(workers, servers), conditions) + bits / conditions.carried(workers)
+    least = processor(2 * max(workers, servers), bits)
+    return START_SECONDS + 2 * conditions.latency + max(_wire(bits, workers, conditions), least)
 
 
 def _switch(it: Sums, workers: int, conditions: Conditions) -> float:

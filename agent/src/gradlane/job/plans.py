@@ -117,13 +117,16 @@ class Situation:
 
     def direct(self, nbytes: int, weights: tuple[int, ...]) -> float:
         """Seconds after the last worker has come."""
-        messages = max(self.workers, self.servers) if self.servers else self.workers - 1
-        overhead = costs.overhead(messages, self.conditions)
         if not nbytes:
             return 0.0
+        messages = max(self.workers, self.servers) if self.servers else self.workers - 1
         racks = None if self.servers else self.conditions.racks
         core = nbytes * 8 * costs.between_racks("direct", self.workers, racks) / self.conditions.rate
-        return max(ownership.seconds(self.case(nbytes), weights) - self.last, core) + overhead
+        wire = ownership.seconds(self.case(nbytes), weights) - self.last
+        bits = wire * self.conditions.carried(messages)
+        least = max(core, costs.processor(2 * messages, bits))
+        start = costs.START_SECONDS if messages else 0.0
+        return start + 2 * self.conditions.latency + max(wire, least)
 
     def by(self, plan: Plan, nbytes: int) -> float:
         """The same of a plan's algorithm."""

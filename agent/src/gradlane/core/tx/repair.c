@@ -11,11 +11,25 @@
 #include "tx/message.h"
 #include "tx/queue.h"
 
-enum { PROBE_WAIT_MAX = 100000 }; /* us */
+enum {
+    PROBES_ALIKE = 16,       /* equally far apart: what is lost by chance, an answer among it, is asked for soon again */
+    PROBE_WAIT_MAX = 100000, /* us */
+};
+
+/* A PROBE overtakes slices that still queue, so it waits for the queues that the rate control allows. */
+static uint32_t patience(const tx *x, const target *t) {
+    return rtt_overdue(&x->job->rtts[t->rank]) + (uint32_t)(x->job->uplink.queue_time / 2);
+}
+
+/* us for which a slice may be on its way: no longer than until it is asked for, or what answers to that would be in vain. */
+static uint32_t under_way(const tx *x, const target *t) {
+    const rtt *path = &x->job->rtts[t->rank];
+    const uint32_t most = patience(x, t), usual = path->srtt + rtt_spread(path, path->srtt / 4);
+    return usual < most ? usual : most;
+}
 
 void arm_probe(tx *x, target *t, uint64_t now) {
-    /* A PROBE overtakes slices that still queue, so it waits for the queues that the rate control allows. */
-    t->probe_wait = rtt_overdue(&x->job->rtts[t->rank]) + (uint32_t)(x->job->uplink.queue_time / 2);
+    t->probes = 0, t->probe_wait = patience(x, t);
     timer_set(x->job, &t->probe, now + t->probe_wait);
 }
 
@@ -50,7 +64,10 @@ static void on_answer(tx *x, const tx_message *m, unsigned source, bool has_all,
 void on_probe_due(tx *x, target *t, uint64_t now) {
     if (!t->repairs) {
         send_probe(x, t);
-        if (t->probe_wait < PROBE_WAIT_MAX) t->probe_wait += t->probe_wait / 4;
+        if (t->probes < PROBES_ALIKE)
+            t->probes++, t->probe_wait = patience(x, t);
+        else if (t->probe_wait < PROBE_WAIT_MAX)
+            t->probe_wait += t->probe_wait / 4;
     }
     timer_set(x->job, &t->probe, now + t->probe_wait);
 }
@@ -102,8 +119,7 @@ static bool queue_repairs(tx *x, target *t, const uint8_t *h, const uint8_t *bit
     const tx_message *m = t->message;
     const bool settled = h[GL_AT_FLAGS] & GL_FLAG_END; /* nothing of the first pass is in flight any more */
     const uint32_t told = get16(h + GL_AT_BUDGET), spare = told < m->budget ? told : m->budget;
-    const rtt *path = &x->job->rtts[t->rank];
-    const uint32_t in_flight = path->srtt + rtt_spread(path, path->srtt / 4), known = known_until(x, t, bits);
+    const uint32_t in_flight = under_way(x, t), known = known_until(x, t, bits);
     uint16_t missing[GL_MAX_SLICES];
     uint32_t count = 0, outstanding = 0, by_magnitude[256] = {0};
     for (uint32_t i = 0; i < m->sent; i++) {
@@ -112,11 +128,12 @@ static bool queue_repairs(tx *x, target *t, const uint8_t *h, const uint8_t *bit
         if (is_there(bits, slice)) continue;
         outstanding++;
         if (test_bit(t->todo, slice)) continue;
-        if (!repaired && !settled && (int32_t)(m->flow_sequence[slice] - known) >= 0) {
+        const bool later = !repaired && !settled && (int32_t)(m->flow_sequence[slice] - known) >= 0;
+        const uint32_t age = (uint32_t)now - (repaired ? t->repaired_at : m->sent_at)[slice];
+        if (later || ((repaired || !settled) && age < in_flight)) {
             *unknown = true;
             continue;
         }
-        if ((repaired || !settled) && (uint32_t)now - (repaired ? t->repaired_at : m->sent_at)[slice] < in_flight) continue;
         missing[count++] = (uint16_t)slice;
         by_magnitude[view_of(x, m, slice).magnitude]++;
     }

@@ -23,7 +23,7 @@ typedef struct {
     uint32_t repairs, cursor;
     uint64_t *todo;        /* slices to repair; NULL before the first BITMAP */
     uint32_t *repaired_at, *repair_sequence;
-    uint32_t probe_wait;
+    uint32_t probes, probe_wait; /* that were sent since it was last set, up to PROBES_ALIKE; us to the next one */
     uint32_t probed;       /* what of the lane was sent before this slice has been asked for */
 } target;
 
