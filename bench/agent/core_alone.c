@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * As core_load.c, but with one engine, which has the cache to itself: what the other ranks send is written here, and not
- * counted. They go at one pace, a train of each in turn, of as many slices as a flow with its part of the link sends at once.
+ * counted. They go at one pace, a train of each in turn, of as many slices as a flow with its part of the link sends at once. As
+ * hosts that begin together do (tx/lanes.c), they come in the order of their ranks, and begin with any: here with the middle one,
+ * so half of them come before those that they are added to.
  * The clock's call takes up to 1.5 us where others have filled the cache, so as many slices are between two of them whatever
  * the number of ranks. */
 #include "core_common.h"
@@ -160,12 +162,15 @@ static uint32_t contribute(const core_load *l, uint8_t *to, unsigned rank, uint3
     return (uint32_t)(h - to);
 }
 
-/* Trains of so many ranks come in, one after the other. */
-static void receive_some(core_load *l, unsigned rank, unsigned ranks, uint32_t first, int timed) {
+/* Trains of so many ranks come in, one after the other, from the one whose turn it is on. */
+static void receive_some(core_load *l, unsigned turn, unsigned ranks, uint32_t first, int timed) {
     common *c = &l->of;
     const uint32_t count = l->slices - first < l->train ? l->slices - first : l->train;
     uint32_t bytes[AT_ONCE];
-    for (unsigned i = 0; i < ranks; i++) bytes[i] = contribute(l, l->incoming[i], rank + i, first, count);
+    for (unsigned i = 0; i < ranks; i++) {
+        const unsigned others = c->ranks - 1, rank = 1 + (turn + i + others / 2) % others;
+        bytes[i] = contribute(l, l->incoming[i], rank, first, count);
+    }
     const uint64_t begun = ns();
     for (unsigned i = 0; i < ranks; i++) {
         receive_train(l->engine, l->incoming[i], bytes[i], GL_HEADER + c->slice_bytes, false, count > 8, c->now);
@@ -184,9 +189,9 @@ int core_load_run(core_load *l, int timed, core_figures *figures) {
     for (unsigned rank = 1; rank < c->ranks; rank++) l->peers[rank].missing = l->slices;
     if (submit(c, l->engine, l->out, timed)) return -1;
     for (uint32_t first = 0; first < l->slices; first += l->train)
-        for (unsigned rank = 1, some; rank < c->ranks; rank += some) {
-            some = c->ranks - rank < l->trains ? c->ranks - rank : l->trains;
-            receive_some(l, rank, some, first, timed);
+        for (unsigned turn = 0, some; turn < c->ranks - 1; turn += some) {
+            some = c->ranks - 1 - turn < l->trains ? c->ranks - 1 - turn : l->trains;
+            receive_some(l, turn, some, first, timed);
             while (send_some(l, timed)) {}
         }
     if (!completed(l->engine)) return -1;

@@ -17,6 +17,10 @@ def test_ranks_are_found_as_by_a_look_at_all(tmp_path: Path, program: str) -> No
     subprocess.run([build(tmp_path, [HERE / f"{program}.c"], *wrapped)], check=True, timeout=120)
 
 
+def test_contributions_that_come_in_their_order_take_the_room_of_one(tmp_path: Path) -> None:
+    subprocess.run([build(tmp_path, [HERE / "waiting.c"])], check=True, timeout=120)
+
+
 @pytest.fixture(scope="module")
 def owner(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("owner"), [HERE / "owner.c"])

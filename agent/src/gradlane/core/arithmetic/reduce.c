@@ -29,12 +29,12 @@ enum {
 #define MIN_OF(x, y) ((y) < (x) ? (y) : (x))
 #define MAX_OF(x, y) ((y) > (x) ? (y) : (x))
 
-/* SUM_TYPE: in which sums and products are computed. Sources need not be aligned. */
+/* SUM_TYPE: in which sums and products are computed. Nothing needs to be aligned. */
 #define COMBINE(NAME, TYPE, SUM_TYPE) \
     typedef TYPE NAME##_unaligned __attribute__((aligned(1), may_alias)); \
     static TYPE sum_##NAME(TYPE x, TYPE y) { return (TYPE)((SUM_TYPE)x + (SUM_TYPE)y); } \
     static TYPE product_##NAME(TYPE x, TYPE y) { return (TYPE)((SUM_TYPE)x * (SUM_TYPE)y); } \
-    static void fold_##NAME(TYPE *a, const void *const *sources, unsigned count, size_t n, unsigned reduction) { \
+    static void fold_##NAME(NAME##_unaligned *a, const void *const *sources, unsigned count, size_t n, unsigned reduction) { \
         const NAME##_unaligned *b = sources[0], *c = sources[1], *d = count > 2 ? sources[2] : c, *e = count > 3 ? sources[3] : c; \
         switch (reduction) { \
         case GL_MIN: FOLD(MIN_OF); break; \
@@ -134,6 +134,9 @@ REDUCE_INTEGER(int8, int8_t)
 REDUCE_INTEGER(int32, int32_t)
 REDUCE_INTEGER(int64, int64_t)
 
+/* So few that one pass does it, straight into the result. */
+#define REDUCE_FEW(NAME) fold_##NAME((NAME##_unaligned *)result, (const void *const *)sources, count, total, reduction)
+
 GL_CLONES void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsigned count, unsigned reduction, unsigned divisor,
                   uint32_t bytes, unsigned element_type) {
     if (count == 1 && divisor <= 1) {
@@ -141,6 +144,16 @@ GL_CLONES void reduce_slice(uint8_t *result, const uint8_t *const *sources, unsi
         return;
     }
     const size_t total = bytes / gl_element_bytes(element_type);
+    if (count > 1 && count <= FOLDED && divisor <= 1) {
+        switch (element_type) {
+        case GL_TYPE_FLOAT32: REDUCE_FEW(float32); return;
+        case GL_TYPE_FLOAT64: REDUCE_FEW(float64); return;
+        case GL_TYPE_UINT8: REDUCE_FEW(uint8); return;
+        case GL_TYPE_INT8: REDUCE_FEW(int8); return;
+        case GL_TYPE_INT32: REDUCE_FEW(int32); return;
+        case GL_TYPE_INT64: REDUCE_FEW(int64); return;
+        }
+    }
     switch (element_type) {
     case GL_TYPE_FLOAT16: reduce_float16(result, sources, count, reduction, divisor, total); break;
     case GL_TYPE_BFLOAT16: reduce_bfloat16(result, sources, count, reduction, divisor, total); break;

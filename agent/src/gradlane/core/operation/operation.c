@@ -40,7 +40,8 @@ static void send_on(operations *all, const node *n, uint32_t i) {
 static void finish(operations *all, node *n, uint32_t i, unsigned fresh, const uint8_t *payload, bool lost) {
     operation *o = operation_of(n->plan);
     job *j = all->job;
-    const unsigned count = contributions(&j->config, n, i, fresh, payload, all->sources);
+    unsigned contributors;
+    const unsigned count = contributions(&j->config, n, i, fresh, payload, all->sources, &contributors);
     const uint32_t length = length_of(&j->config, n, i);
     const uint64_t offset = (uint64_t)i * j->config.slice_bytes;
     uint8_t *out = n->out ? n->out + offset : NULL;
@@ -54,7 +55,7 @@ static void finish(operations *all, node *n, uint32_t i, unsigned fresh, const u
     }
     if (count) {
         uint8_t *result = n->to_count ? n->results[i]->bytes : out;
-        reduce_slice(result, all->sources, count, reduction_of(o->plan.encoding), n->divisor ? n->divisor : count, length,
+        reduce_slice(result, all->sources, count, reduction_of(o->plan.encoding), n->divisor ? n->divisor : contributors, length,
                      type_of(o->plan.encoding));
         if (n->to_count && out) memcpy(out, result, length);
     } else {
@@ -92,7 +93,7 @@ static void on_arrived(void *above, rx_message *m, uint32_t slice, uint16_t laye
     if (last_awaited(n, i))
         finish(all, n, i, s->from, length ? payload : NULL, false);
     else
-        waiting_of(n, i)[s->from] = rx_keep(all->job, payload, length);
+        waiting_put(all->job, n, i, s->from, payload, length, all->sources);
 }
 
 static uint32_t first_of(const link *l) { return l->segments[0].node->first; }
@@ -160,7 +161,8 @@ static void take_early(operations *all, operation *o, rx_message *m) {
                 all->job->failed = true;
                 return;
             }
-            waiting_of(n, i)[s->from] = kept, m->kept[slice] = NULL;
+            m->kept[slice] = NULL;
+            waiting_put_kept(all->job, n, i, s->from, kept, all->sources);
         }
         if ((arrived || m->complete) && last_awaited(n, i)) finish(all, n, i, 0, NULL, !arrived);
     }

@@ -279,7 +279,8 @@ void plan_free(plan *p) {
     links_free(p->outgoing), links_free(p->incoming);
     for (unsigned i = 0; i < p->node_count; i++) {
         node *n = p->nodes[i];
-        free(n->from), free(n->to), free(n->awaited), free(n->waiting), free(n->results), free(n->empty), free(n);
+        free(n->from), free(n->to), free(n->awaited), free(n->waiting), free(n->added), free(n->results), free(n->empty),
+            free(n);
     }
     free(p->links), free(p->nodes), free(p->layers), free(p->magnitudes), free(p->copy), free(p->turns);
 }

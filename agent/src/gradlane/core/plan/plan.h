@@ -78,6 +78,7 @@ struct node {
     /* While it is in flight: */
     uint16_t *awaited;      /* by slice: contributions that have neither come nor been given up; NULL: there is one */
     slot **waiting;         /* by slice, within by `from`: contributions that wait for others; NULL: none has to */
+    uint16_t *added;        /* by slice: so many of `from` are one sum, in the place of the first; NULL as `waiting` */
     slot **results;         /* by slice: what is sent on; NULL: nothing is */
     uint64_t *empty;        /* slices that nobody contributed to: sent on without payload */
     uint32_t done, floor;   /* slices; all below `floor` are done */
