@@ -59,14 +59,9 @@ cat > "$TMPDIR/ranks/page.py" <<'END_OF_FILE'
 {text}END_OF_FILE
 [ -S /run/gradlane/agent.sock ] || gradlane agent --address 10.0.1.2
 gradlane agent --address 10.0.2.2 --socket /run/h2/agent.sock
-train() {{
-    cd "$TMPDIR/ranks"
-    export RANK=$1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.0.1.2 MASTER_PORT=29555 GRADLANE_JOB=job.toml
-    exec unshare --mount sh -c 'mount --bind "$1" /run/gradlane && exec "$2" page.py' sh "$2" "$programs/python"
-}}
-(train 0 /run/gradlane) & first=$!
-(train 1 /run/h2) & second=$!
-wait "$first" && wait "$second"
+cd "$TMPDIR/ranks"
+export WORLD_SIZE=2 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.0.1.2 MASTER_PORT=29555 GRADLANE_JOB=job.toml
+"$programs/python" -m tests.docs.pages.ranks page.py /run/gradlane /run/h2
 """
 # An entry of one table, and a frame that comes at once.
 _SWITCH = """\
