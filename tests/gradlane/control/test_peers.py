@@ -54,19 +54,19 @@ class Writer:
 
 
 class Rank:
-    """Rank 0 of three, all of which have joined. Where it `survives` deaths, the others go on."""
+    """One of three, all of which have joined. Where it `survives` deaths, the others go on."""
 
-    def __init__(self, folder: Path, survives: bool = True) -> None:
+    def __init__(self, folder: Path, survives: bool = True, number: int = 0) -> None:
         self.failures: list[str] = []
         self.dropped: dict[int, str] = {}
         self.closed: list[int] = []
         self.over = False
         parsed = job.load(job_file(folder, HOSTS))
         credentials = Credentials(None)
-        self.peers = Peers(parsed, 0, credentials, self._failed, Arbiter(parsed), lambda _: None, self._dropped)
+        self.peers = Peers(parsed, number, credentials, self._failed, Arbiter(parsed), lambda _: None, self._dropped)
         self.readers: dict[int, asyncio.StreamReader] = {}
         self.writers: dict[int, Writer] = {}
-        for rank in (1, 2):
+        for rank in {0, 1, 2} - {number}:
             self._adopt(rank)
         if survives:
             self.peers.outlive(self._close_group)
@@ -106,9 +106,9 @@ class Rank:
             await asyncio.sleep(0)
 
 
-def run(folder: Path, scene: Callable[[Rank], Any], survives: bool = True) -> Rank:
+def run(folder: Path, scene: Callable[[Rank], Any], survives: bool = True, number: int = 0) -> Rank:
     async def play() -> Rank:
-        rank = Rank(folder, survives)
+        rank = Rank(folder, survives, number)
         await asyncio.sleep(0)  # it listens
         await scene(rank)
         rank.peers.close()
@@ -126,6 +126,32 @@ def test_who_is_told_that_it_is_dead_takes_in_nothing_more(tmp_path: Path) -> No
     rank = run(tmp_path, lambda it: it.hears(1, *closed([1]), {"dead": {"0": "silent"}}, *closed([2])))
     assert rank.closed == [1]
     assert rank.failures == ["the others have gone on without this rank: silent"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "lost", "then", "failures"),
+    [
+        (Stage.LEFT, 2, {"reached": Stage.LEFT}, []),
+        (Stage.LEFT, 2, {"failed": "rank 2 is dead"}, ["rank 2 is dead"]),
+        (Stage.LEFT, 0, None, [f"rank 0 (h0, {HOSTS[0]}) is gone: its agent closed the connection"]),
+        (Stage.READY, 2, None, [f"rank 2 (h2, {HOSTS[2]}) is gone: its agent closed the connection"]),
+    ],
+)
+def test_who_has_left_hears_from_the_hub_whether_a_rank_that_is_gone_had_left(
+    tmp_path: Path, stage: Stage, lost: int, then: Any, failures: list[str]
+) -> None:
+    """What that one said itself was lost when its connection was reset."""
+
+    async def scene(it: Rank) -> None:
+        reaching = asyncio.ensure_future(it.peers.rendezvous.reach(stage, None))
+        await asyncio.sleep(0)
+        it.readers[lost].set_exception(ConnectionResetError())
+        await it.hears(1 - it.peers.rank, *([then] if then else []))
+        assert reaching.done() == (then is not None and not failures)
+        reaching.cancel()
+        await asyncio.gather(reaching, return_exceptions=True)
+
+    assert run(tmp_path, scene, survives=False, number=1).failures == failures
 
 
 def test_a_caller_with_another_job_file_keeps_nobody_from_leaving_and_may_call_again(tmp_path: Path) -> None:

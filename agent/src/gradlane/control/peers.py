@@ -214,7 +214,10 @@ class Peers:
         elif self._closing or self._peers.get(peer.rank) is not peer:
             pass
         elif self._membership is None:
-            if peer.stage < Stage.LEFT:
+            # What a peer has said may be lost with its connection, as on a path that was down. Who has left hears from
+            # the hub whether that one had left, too.
+            told = self.rendezvous.stage >= Stage.LEFT and self._hub not in (self.rank, peer.rank)
+            if peer.stage < Stage.LEFT and not told:
                 self._failed(why)
         elif not certain:
             self.signs.lose(peer.rank)  # whether it is dead nobody knows
