@@ -38,8 +38,8 @@ class Running:
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
 
-    def wait_for(self, text: str, seconds: float = PATIENCE) -> str:
-        """The next line with that text. Fails the test with all that was said if there is none in time."""
+    def wait_for(self, text: str | tuple[str, ...], seconds: float = PATIENCE) -> str:
+        """The next line with that text, or one of these. Fails the test with all that was said if none comes."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -48,8 +48,17 @@ class Running:
                 pytest.fail(f"no line with {text!r} in {seconds} s; the controller said {self.said}")
             if line is None:
                 pytest.fail(f"it ended without a line with {text!r}; the controller said {self.said}")
-            if text in line:
+            if any(it in line for it in ([text] if isinstance(text, str) else text)):
                 return line
+
+    def reload(self) -> None:
+        """Has it read its files again; once more where it could not, as on a busy machine it may not lead just then."""
+        deadline = time.monotonic() + PATIENCE
+        self.process.send_signal(signal.SIGHUP)
+        while "reload failed" in self.wait_for(("files read again", "reload failed")):
+            assert time.monotonic() < deadline, self.said
+            time.sleep(0.5)
+            self.process.send_signal(signal.SIGHUP)
 
     @property
     def token(self) -> str:

@@ -85,8 +85,7 @@ def test_spines_come_and_go_with_the_fabric_file_and_no_packet_is_lost(
 
     def reload(fabric: str) -> None:
         (tmp_path / "fabric.toml").write_text(fabric)
-        it.process.send_signal(signal.SIGHUP)
-        it.wait_for("files read again")
+        it.reload()
 
     it = run_controller(leafspine_text(1, addresses[:3]), job_text(hosts=(1, 3)))
     it.wait_for("ready:", 120)

@@ -2,7 +2,6 @@
 """What would change is told before, and is what is written afterwards; to ask changes nothing."""
 
 import json
-import signal
 import subprocess
 import sys
 from collections import Counter
@@ -65,8 +64,7 @@ def test_what_the_files_would_change_is_what_a_reload_changes(fake_switch, run_c
     assert changed
     assert all(change["before"] != change["after"] for change in changed)
 
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
     assert told(answer) == written(fake_switch.log)
     assert set(told(answer)) >= {"insert", "modify"}
 

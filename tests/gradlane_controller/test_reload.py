@@ -47,12 +47,10 @@ def test_a_reload_takes_another_list_of_job_files(configured, tmp_path: Path) ->
     it, configure = configured(f'job = "{tmp_path}/one.toml"')
     assert jobs(it) == ["one"]
     configure(f'job = ["{tmp_path}/one.toml", "{tmp_path}/two.toml"]')
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
     assert jobs(it) == ["one", "two"]
     configure(f'job = ["{tmp_path}/two.toml"]')
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
     assert jobs(it) == ["two"]
     assert not [line for line in it.said if "restart the controller" in line]
 
@@ -62,8 +60,7 @@ def test_flags_win_over_the_file_also_when_it_is_read_again(configured, tmp_path
         (tmp_path / f"{name}.toml").write_text(job_text(name, number))
     it, configure = configured("", "--job", f"{tmp_path}/one.toml")
     configure(f'job = ["{tmp_path}/two.toml"]\nhttp = "127.0.0.1:1"')
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
     assert jobs(it) == ["one"]
     assert not [line for line in it.said if "restart the controller" in line]
 
@@ -72,8 +69,7 @@ def test_what_needs_a_restart_is_named_and_the_rest_is_applied(configured, tmp_p
     (tmp_path / "one.toml").write_text(job_text("one"))
     it, configure = configured("")
     configure(f'job = "{tmp_path}/one.toml"\nname = "other"\nno_link_check = true\njob_grace = 1')
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
     assert jobs(it) == ["one"]
     waiting = [line.partition("warning: ")[2] for line in it.said if "restart the controller" in line]
     file = f"{tmp_path}/controller.toml"
@@ -107,8 +103,7 @@ def test_a_template_is_read_again_and_jobs_that_are_there_keep_theirs(configured
     status, first = ask("early")
     assert (status, "patience = 31" in first) == (200, True)
     template.write_text("[job]\npatience = 32\n")
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
     assert ask("early") == (200, first)  # a rank that was restarted
     status, late = ask("late")
     assert (status, "patience = 32" in late) == (200, True)

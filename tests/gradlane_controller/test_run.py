@@ -255,8 +255,7 @@ def test_sighup_reads_the_files_again_and_keeps_the_old_state_if_they_are_bad(
     assert "job.id: is 0" in it.wait_for("reload failed")
     assert fake_switch.entities == held
     path.write_text(job_text(hosts=(1, 2, 3)))
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
     assert it.ask("GET", "/status")[1]["jobs"][0]["workers"] == ["h1", "h2", "h3"]
     assert len(fake_switch.entities) == len(held) + 2  # a sender and a port's policy
 

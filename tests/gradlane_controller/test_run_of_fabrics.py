@@ -185,8 +185,7 @@ def test_a_second_controller_takes_over_every_switch_with_its_jobs_indices(
 
 def reload(it, tmp_path: Path, fabric: str) -> None:
     (tmp_path / "fabric.toml").write_text(fabric)
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
 
 
 def test_a_link_comes_while_the_controller_runs(switches, fabric: str, run_controller, tmp_path: Path) -> None:

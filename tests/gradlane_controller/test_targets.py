@@ -73,8 +73,7 @@ def test_thresholds_follow_the_file_and_ports_that_go_lose_their_meter(
     it.wait_for("ready:", 60)
     before = read_everything(target)
     (tmp_path / "fabric.toml").write_text(fabric.replace("red = 0.5", "red = 0.75").replace("number = 4", "number = 5"))
-    it.process.send_signal(signal.SIGHUP)
-    it.wait_for("files read again")
+    it.reload()
     after = [p4r.Entity.FromString(entity) for entity in read_everything(target)]
     bursts = {
         e.meter_entry.index.index: e.meter_entry.config.pburst for e in after if e.meter_entry.meter_id == 0x14000001

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from gradlane_controller.api.application import make_application
 from gradlane_controller.api.connections import serving
@@ -59,6 +60,8 @@ class Server:
         self.controller = Controller(
             pipeline.Programs(pipeline.DEFAULT_FOLDER), self.folder / "fabric.toml", self._files, self.store
         )
+        # The test's threads and this one share one GIL, so on a busy machine the lease would not be renewed in time.
+        patch.object(self.controller.leadership, "_seconds", lambda _: 3600.0).start()
         self.context = Context.of(self.controller, self.store, grace=self._grace)
         for scope in Scope:
             _, self.tokens[scope.text] = await self.context.tokens.create(f"for {scope.text}", scope)
