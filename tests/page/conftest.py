@@ -71,26 +71,10 @@ def chromium() -> Iterator[Any]:
     sync_api().expect.set_options(timeout=PATIENCE)
     with sync_api().sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM,
-            args=["--no-sandbox", "--disable-gpu", "--js-flags=--expose-gc", "--disable-dev-shm-usage"],
+            executable_path=CHROMIUM, args=["--no-sandbox", "--js-flags=--expose-gc", "--disable-dev-shm-usage"]
         )
         yield browser
         browser.close()
-
-
-def new_context(chromium: Any, **options: Any) -> Any:
-    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, "locale": "en-GB", **options})
-    context.set_default_timeout(PATIENCE)
-    return context
-
-
-@pytest.fixture(scope="module")
-def window(chromium: Any) -> Any:
-    """What pages are tabs of: to open a window takes the browser longer than to show one of them. An empty tab keeps it
-    open. Each server has another port, so no page has what another one has stored."""
-    context = new_context(chromium)
-    context.new_page()
-    return context
 
 
 @pytest.fixture
@@ -108,7 +92,7 @@ def large_fabric() -> Iterator[Server]:
 
 
 @pytest.fixture
-def visit(chromium: Any, window: Any) -> Iterator[Callable[..., Opened]]:
+def visit(chromium: Any) -> Iterator[Callable[..., Opened]]:
     """Opens the page of a server. After the test nothing may have gone wrong in any of them: no error in the console,
     no exception, nothing that the Content-Security-Policy forbids, nothing asked of anybody else."""
     opened: list[Opened] = []
@@ -117,10 +101,9 @@ def visit(chromium: Any, window: Any) -> Iterator[Callable[..., Opened]]:
     def open_page(
         server: Server, fragment: str = "#token=admin-token", *, wait: str = "main h1", **options: Any
     ) -> Opened:
-        context = window
-        if options or opened:  # of two tabs of a window one would be hidden
-            context = new_context(chromium, **options)
-            contexts.append(context)
+        context = chromium.new_context(**{"viewport": {"width": 1280, "height": 800}, "locale": "en-GB", **options})
+        context.set_default_timeout(PATIENCE)
+        contexts.append(context)
         page = context.new_page()
         it = Opened(page, server)
         opened.append(it)
@@ -141,8 +124,6 @@ def visit(chromium: Any, window: Any) -> Iterator[Callable[..., Opened]]:
 
     yield open_page
     problems = [problem for it in opened for problem in it.unexpected()]
-    for it in opened:
-        it.page.close()
     for context in contexts:
         context.close()
     assert problems == []

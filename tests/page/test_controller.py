@@ -31,7 +31,7 @@ class Real:
     def open(self, visit: Visit, address: str = "", wait: str = "main h1") -> Opened:
         """The page, with the first token."""
         it = visit(self, f"#token={self.controller.token}{address and '&' + address}", wait=wait)
-        it.page.set_default_timeout(1000 * PATIENCE)  # switches take their time on a busy machine
+        it.page.context.set_default_timeout(1000 * PATIENCE)  # switches take their time on a busy machine
         return it
 
 
