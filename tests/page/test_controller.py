@@ -15,6 +15,7 @@ from tests.gradlane_controller.leafspine_lab import Lab, slice_of
 from tests.gradlane_controller.texts import job_text
 from tests.page.conftest import Opened, expect
 
+pytestmark = pytest.mark.timed  # switches that are starved are late, and so is what the page shows of them
 Visit = Callable[..., Opened]
 REFUSED = "Failed to load resource"
 DOWN = "leaf2:5 - spine1:2"  # the link whose wire can be broken

@@ -180,14 +180,15 @@ def live(fake_switch: FakeSwitch, tmp_path: Path) -> Iterator[Server]:
 
 
 def entries(stream: Stream, number: int) -> list[tuple[int, str]]:
-    """The next ones of the timeline: their ids and subjects."""
+    """The next ones of the timeline that a test has recorded: their ids and subjects."""
     found: list[tuple[int, str]] = []
     while len(found) < number:
         event = stream.next()
         if event["event"] == "event":
             content = json.loads(event["data"])
             assert int(event["id"]) == content["id"]
-            found.append((content["id"], content["subject"]))
+            if content["kind"] == "test":
+                found.append((content["id"], content["subject"]))
     return found
 
 

@@ -48,10 +48,11 @@ def ask(live: Server, name: str, rank: int, workers: int = 2, token: str = "jobs
 
 
 def until_made(live: Server, *args: Any, **more: Any) -> tuple[int, Any]:
-    """Asks until it need not wait any more."""
+    """Asks until it need not wait any more; again, as a client does, where the controller is too busy to answer."""
     deadline = time.monotonic() + PATIENCE
-    while (found := ask(live, *args, **more))[0] == 202:
-        assert time.monotonic() < deadline
+    while (found := ask(live, *args, **more))[0] in (202, 503):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
     return found
 
 
