@@ -23,7 +23,7 @@ pytestmark = pytest.mark.long
 FOLDER = DOCS / "tutorials"
 # Of a block; most take a second or two, and those that train or build a network some more, on a busy machine many more.
 SECONDS = 150.0
-# A switch has 10 s to answer its controller, a host 3 s to answer a neighbour: too little beside eight workers.
+# A switch has 10 s to answer its controller, a host 3 s to answer a neighbour: too little beside busy tests.
 MARKS = {
     "first-job": [needs_root, needs("ip", "ping", "openssl")],
     "drop-policy": [needs_root, needs("ip", "ping"), pytest.mark.timed],

@@ -18,7 +18,7 @@ from lab.model.errors import ControlError
 from lab.model.results import POLICY_DROPS, Decision, MapCell, SwitchFigures, TailDrops
 
 _SECONDS = 60.0  # the controller takes up to 10 to find that its switch hangs, and then says so
-_LEADS_SECONDS = 10.0  # until one whose process was starved, as machines full of emulated hosts do, leads again
+_LEADS_SECONDS = 10.0  # until a controller leads again that was starved, as on a machine full of emulated hosts
 _POLL_SECONDS = 0.1
 
 

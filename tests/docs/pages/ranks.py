@@ -12,14 +12,15 @@ import sys
 from pathlib import Path
 
 _CLONE_NEWNS = 0x20000
-_MS_BIND = 0x1000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 1 << 18
 
 
 def _in_place_of(folder: str, default: str) -> None:
     """For this process alone the default folder is that one."""
     libc = ctypes.CDLL(None, use_errno=True)
+    alone = (None, b"/", None, _MS_REC | _MS_PRIVATE, None)  # no other namespace gets what is mounted here
     bind = (folder.encode(), default.encode(), None, _MS_BIND, None)
-    if libc.unshare(_CLONE_NEWNS) or (folder != default and libc.mount(*bind)):
+    if libc.unshare(_CLONE_NEWNS) or libc.mount(*alone) or (folder != default and libc.mount(*bind)):
         raise OSError(ctypes.get_errno(), f"{folder} can't be mounted at {default}")
 
 

@@ -61,7 +61,8 @@ class Server:
             pipeline.Programs(pipeline.DEFAULT_FOLDER), self.folder / "fabric.toml", self._files, self.store
         )
         # The test's threads and this one share one GIL, so on a busy machine the lease would not be renewed in time.
-        patch.object(self.controller.leadership, "_seconds", lambda _: 3600.0).start()
+        leads = patch.object(self.controller.leadership, "_seconds", new=lambda least=0.0: 3600.0)
+        leads.start()
         self.context = Context.of(self.controller, self.store, grace=self._grace)
         for scope in Scope:
             _, self.tokens[scope.text] = await self.context.tokens.create(f"for {scope.text}", scope)
@@ -76,6 +77,7 @@ class Server:
             await self._stop.wait()
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
+        leads.stop()
         self.store.close()
 
     def close(self) -> None:
