@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.agent import mpi
 from bench.harness.agent_hosts import AgentHosts
-from bench.harness.worker import Worker, ask_all
+from bench.harness.worker import Worker, ask_all, wait_for_all
 
 VARIANTS = {
     "gloo": "torch",
@@ -70,8 +70,7 @@ class Team:
                 place = f"process:{configuration}" if _JOBS[side] else str(socket)
                 self._workers[side].append(hosts.start(stack, host, side, *words, str(job), place))
         for workers in self._workers.values():
-            for member in workers:
-                member.wait_for("ready")
+            wait_for_all(stack, workers)
         self._mpi = mpi.start(stack, hosts, folder, slow=rate > 0) if "mpi" in wanted else None
 
     def run(self, variant: str, size: int, count: int) -> tuple[float, float]:

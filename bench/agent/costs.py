@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.harness import benchmark
 from bench.harness.agent_hosts import Loopback
-from bench.harness.worker import Worker, ask_all
+from bench.harness.worker import Worker, ask_all, wait_for_all
 from gradlane.client import agent_socket
 from gradlane.job import costs
 from gradlane.job.costs import Conditions
@@ -90,9 +90,7 @@ def _measure(hosts: Loopback, sizes: Sequence[int], repeats: int) -> Iterator[li
                 hosts.start(stack, host, algorithm, *words, f"{host}", f"{hosts.count}", job, str(sockets[host]))
                 for host in range(hosts.count)
             ]
-            for worker in workers[algorithm]:
-                worker.wait_for("ready")
-                stack.callback(worker.begin_to_end)  # all at once: who leaves waits for the others
+            wait_for_all(stack, workers[algorithm])
         status = agent_socket.status(sockets[0])["jobs"].values()
         latency = max(job["conditions"]["latency"] for job in status if "conditions" in job)
         for size in sizes:

@@ -19,7 +19,7 @@ from statistics import median
 
 from bench.harness import benchmark
 from bench.harness.agent_hosts import Loopback
-from bench.harness.worker import ask_all
+from bench.harness.worker import ask_all, wait_for_all
 from lab.model.errors import PreconditionError
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -65,8 +65,7 @@ def _measure(options: argparse.Namespace, method: str, layers: int, turn: int) -
             )
             for host, (_, socket) in enumerate(agents)
         ]
-        for worker in workers:
-            worker.wait_for("ready", _PATIENCE)
+        wait_for_all(stack, workers, _PATIENCE)
         before = sum(agent.cpu_seconds() for agent, _ in agents)
         answers = ask_all(workers, {"steps": options.steps})
         agents_cpu = (sum(agent.cpu_seconds() for agent, _ in agents) - before) / options.steps

@@ -22,7 +22,7 @@ import torch
 
 from bench.harness import benchmark
 from bench.harness.agent_hosts import Loopback
-from bench.harness.worker import ask_all
+from bench.harness.worker import ask_all, wait_for_all
 from lab.model.errors import PreconditionError
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -66,8 +66,7 @@ def measure(options: argparse.Namespace) -> list[Result]:
         workers = [
             hosts.start(stack, host, "training", *words, str(host), str(socket)) for host, socket in enumerate(agents)
         ]
-        for worker in workers:
-            worker.wait_for("ready")
+        wait_for_all(stack, workers)
         for _ in range(options.repeats):
             for method, runs in found.items():
                 answers = ask_all(workers, {"method": method, **shape})

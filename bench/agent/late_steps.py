@@ -21,7 +21,7 @@ from statistics import mean, median
 
 from bench.harness import benchmark
 from bench.harness.agent_hosts import Hosts
-from bench.harness.worker import Worker
+from bench.harness.worker import Worker, wait_for_all
 from gradlane.units import checked, parse_rate, parse_size
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -82,8 +82,7 @@ def _measure(hosts: Hosts, arm: str, who: str, stall: float, options: argparse.N
             _, socket = hosts.start_agent(stack, host, folder)
             words = ("-m", "bench.agent.late_steps_worker", str(host), str(job), str(socket), str(options.size // 4))
             workers.append(hosts.start(stack, host, "the worker", *words))
-        for worker in workers:
-            worker.wait_for("ready")
+        wait_for_all(stack, workers)
         return trained(arm, who, stall, workers, options.compute / 1e3, plan)
 
 

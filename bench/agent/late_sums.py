@@ -18,7 +18,7 @@ import tomli_w
 from bench.agent.late_steps import Result, add_training, medians, stalls, trained
 from bench.harness import benchmark
 from bench.harness.job import document
-from bench.harness.worker import Worker
+from bench.harness.worker import Worker, wait_for_all
 from lab.experiment.runner import ready_machine
 from lab.model.errors import ExperimentError
 from lab.model.plan import FabricPlan
@@ -53,8 +53,7 @@ def _measure(network: Any, by: str, late: bool, case: str, stall: float, options
             words = ("-m", "bench.agent.late_steps_worker", rank, file, agent_socket(host), options.size // 4)
             inside = network.fabric.inside(host.name, [sys.executable, *map(str, words)])
             workers.append(stack.enter_context(Worker(f"the worker at {host.name}", inside)))
-        for worker in workers:
-            worker.wait_for("ready")
+        wait_for_all(stack, workers)
         found = trained(f"{by}, {'late' if late else 'wait'}", "one", stall, workers, options.compute / 1e3, plan)
     if (found.summed < _LEAST_SUMMED) != (by == "hosts"):
         raise ExperimentError(f"{found.arm}: the switch has summed {found.summed:.0%}")

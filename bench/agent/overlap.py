@@ -19,7 +19,7 @@ from statistics import median
 
 from bench.harness import benchmark
 from bench.harness.agent_hosts import Hosts
-from bench.harness.worker import Worker, ask_all
+from bench.harness.worker import Worker, ask_all, wait_for_all
 from gradlane.units import checked, parse_rate
 from lab.report.console import make_console, present
 from lab.report.tables import TextTable
@@ -60,8 +60,7 @@ class Team:
             _, socket = hosts.start_agent(stack, host, folder)
             words = (*_WORKER, str(host), str(hosts.count), hosts.address(0), str(job), str(socket))
             self._workers.append(hosts.start(stack, host, "training", *words))
-        for worker in self._workers:
-            worker.wait_for("ready")
+        wait_for_all(stack, self._workers)
 
     def run(self, method: str, options: argparse.Namespace) -> tuple[float, list[float]]:
         """Median seconds of a step, and the layers' waits, of the slowest host."""

@@ -25,7 +25,7 @@ from typing import Any
 
 from bench.harness import benchmark
 from bench.harness.agent_hosts import MTU, Hosts
-from bench.harness.worker import Worker
+from bench.harness.worker import Worker, wait_for_all
 from gradlane.client import agent_socket
 from gradlane.job import ownership
 from gradlane.job.ownership import Owner
@@ -124,8 +124,7 @@ class Team:
             for arm in self.arms:
                 self._workers[arm].append(gloo if arm == "gloo" else gradlane)
         for arm in ("gloo", "even"):
-            for worker in self._workers[arm]:
-                worker.wait_for("ready")
+            wait_for_all(stack, self._workers[arm])
 
     def run(self, arm: str, late: int, seconds: float) -> float:
         """Seconds from the last worker's arrival to the end of an all-reduce to which so many come late."""

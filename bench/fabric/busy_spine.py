@@ -23,7 +23,7 @@ import tomli_w
 
 from bench.harness import benchmark
 from bench.harness.job import document
-from bench.harness.worker import Worker, ask_all
+from bench.harness.worker import Worker, ask_all, wait_for_all
 from gradlane.units import checked, format_rate, parse_rate, parse_size
 from lab.command_line import names_of
 from lab.experiment.runner import ready_machine
@@ -115,8 +115,7 @@ class Job:
                 f"worker {rank}", network.fabric.inside(host.name, argv), environment={"OMP_NUM_THREADS": "1"}
             )
             self._workers.append(stack.enter_context(worker))
-        for worker in self._workers:
-            worker.wait_for("ready", 120)
+        wait_for_all(stack, self._workers, 120)
 
     @property
     def buckets(self) -> Mapping[str, int]:

@@ -27,7 +27,7 @@ from bench.fabric.spraying_fabric import Plan, ThreeTiers, members, plan
 from bench.harness import benchmark
 from bench.harness.job import document
 from bench.harness.netns import run
-from bench.harness.worker import Worker, ask_all
+from bench.harness.worker import Worker, ask_all, wait_for_all
 from gradlane.units import checked, format_rate, parse_rate, parse_size
 from lab.command_line import names_of
 from lab.experiment.runner import ready_machine
@@ -114,9 +114,7 @@ class Team:
             inside = network.fabric.inside(host.name, [sys.executable, "-m", "bench.agent.all_reduce_worker", *words])
             worker = Worker(f"worker {rank}", inside, environment={"OMP_NUM_THREADS": "1"})
             self.workers.append(stack.enter_context(worker))
-        stack.callback(self._end)
-        for worker in self.workers:
-            worker.wait_for("ready", 120)
+        wait_for_all(stack, self.workers, 120)
 
     def choose(self, arm: str) -> None:
         """From now on the switches spray the job's slices, or they don't."""
@@ -128,11 +126,6 @@ class Team:
             except ControlError:
                 if time.monotonic() > end:
                     raise
-
-    def _end(self) -> None:
-        """All at once: one that leaves takes seconds, as it waits for what others may still ask of it."""
-        for worker in self.workers:
-            worker.begin_to_end()
 
     def _forget(self) -> None:
         with suppress(LabError):

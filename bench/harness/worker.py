@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from lab.model.errors import ProcessError
@@ -24,7 +24,8 @@ class Worker(Process):
     """A process that says lines on its standard output, and takes requests as lines on its standard input.
 
     Use it as a context manager, which ends the process: by the end of its input, or by SIGTERM if it is not `asked`
-    anything; after 15 s by SIGKILL. `logs`: what it writes to standard error counts as said; else errors quote it.
+    anything, or something went wrong; after 15 s by SIGKILL. `logs`: what it writes to standard error counts as said;
+    else errors quote it.
     """
 
     def __init__(
@@ -57,7 +58,9 @@ class Worker(Process):
     def __enter__(self) -> Worker:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self.process.terminate()  # it may wait for others, and nobody will ask it anything more
         self.end()
         os.close(self._errors)
 
@@ -125,6 +128,14 @@ class Worker(Process):
         with self._more:
             self._silent = True
             self._more.notify_all()
+
+
+def wait_for_all(stack: ExitStack, workers: Sequence[Worker], seconds: float = _READY_SECONDS) -> None:
+    """Waits until all are ready. When the stack ends all are told to end before any is waited for: who leaves a job
+    waits for the others. Raises ProcessError."""
+    for worker in workers:
+        worker.wait_for("ready", seconds)
+        stack.callback(worker.begin_to_end)
 
 
 def ask_all(workers: Sequence[Worker], request: Mapping[str, Any]) -> list[Any]:

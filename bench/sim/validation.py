@@ -22,7 +22,7 @@ from typing import Any
 import tomli_w
 
 from bench.harness import benchmark
-from bench.harness.worker import Worker, ask_all
+from bench.harness.worker import Worker, ask_all, wait_for_all
 from gradlane.units import checked, parse_rate, parse_size
 from gradlane_sim import fabrics, job_files
 from gradlane_sim.carriers import Gradlane
@@ -158,8 +158,7 @@ def emulate(case: Case, settings: Settings, network: Network, folder: Path) -> R
             )
             for rank in range(case.workers)
         ]
-        for worker in workers:
-            worker.wait_for("ready")
+        wait_for_all(stack, workers)
         request: Mapping[str, Any] = {"bytes": settings.bytes(case), "period": settings.period}
         seconds: list[float] = []
         for count in (_WARM_UP, settings.count):

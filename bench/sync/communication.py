@@ -22,7 +22,7 @@ from typing import Any
 
 from bench.harness import benchmark
 from bench.harness.agent_hosts import MTU, Hosts
-from bench.harness.worker import Worker
+from bench.harness.worker import Worker, wait_for_all
 from gradlane.units import checked, parse_rate, parse_size
 from lab.command_line import several
 from lab.report.console import make_console, present
@@ -75,8 +75,7 @@ def measure(hosts: Hosts, options: argparse.Namespace, say: Callable[[str], None
         for host in range(hosts.count):
             _, socket = hosts.start_agent(stack, host, folder)
             workers.append(hosts.start(stack, host, "exchanging", *first, f"{host}", f"{socket}", *named))
-        for worker in workers:
-            worker.wait_for("ready")
+        wait_for_all(stack, workers)
         for turn in range(options.repeats + 1):
             for arm, times in found.items():
                 at = time.monotonic() + _NOTICE

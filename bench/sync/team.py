@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from bench.harness.agent_hosts import Hosts
-from bench.harness.worker import Worker
+from bench.harness.worker import Worker, wait_for_all
 from bench.sync import finish
 from bench.sync.cases import ARMS, CASES, Order, Settings
 from bench.sync.emulated import parameters
@@ -46,8 +46,7 @@ class Team:
             self._folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             self._hosts = stack.enter_context(Hosts(self._settings.workers, rate=self._rate))
             self._workers = [self._start(stack, host) for host in range(self._hosts.count)]
-            for worker in self._workers:
-                worker.wait_for("ready")
+            wait_for_all(stack, self._workers)
             self._stack = stack.pop_all()
         return self
 

@@ -23,7 +23,7 @@ import tomli_w
 from bench.harness import benchmark, job
 from bench.harness.figure import panels
 from bench.harness.netns import run
-from bench.harness.worker import Worker, ask_all
+from bench.harness.worker import Worker, ask_all, wait_for_all
 from gradlane.units import checked, parse_rate, parse_size
 from lab.command_line import several
 from lab.experiment.runner import ready_machine
@@ -72,8 +72,7 @@ class Team:
             self._workers.append(stack.enter_context(Worker(f"{command[0]} on {host.name}", words)))
             if command[0].startswith("tcp") and host is network.plan.hosts[0]:
                 self._workers[0].wait_for("listening")
-        for worker in self._workers:
-            worker.wait_for("ready")
+        wait_for_all(stack, self._workers)
 
     def run(self, kind: str, size: int, count: int) -> list[float]:
         """Seconds of each, at rank 0."""

@@ -38,6 +38,7 @@ def measured(folder: Path, *options: str, path: str | None = None) -> tuple[list
     return json.loads((folder / "agent.json").read_text())["runs"], done.stdout
 
 
+@pytest.mark.alone
 @needs_root
 @needs("ip", "setpriv", "sysctl")
 def test_without_open_mpi_all_others_are_measured_on_a_bridge_and_on_one_machine(tmp_path: Path) -> None:
@@ -55,6 +56,7 @@ def test_without_open_mpi_all_others_are_measured_on_a_bridge_and_on_one_machine
     assert (tmp_path / "agent.svg").exists()
 
 
+@pytest.mark.alone
 @only_thorough("Open MPI, beside which the benchmark measures, polls through half a minute of a core")
 @needs_root
 @needs("mpirun", "mpicc")

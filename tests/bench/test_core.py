@@ -2,26 +2,13 @@
 """The benchmark of the engine alone: what it measures is what an all-reduce is made of."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from bench.agent import core
 from lab.model.errors import ExperimentError
-
-
-def test_it_measures_every_part(tmp_path: Path) -> None:
-    options = ["--ranks", "2,5", "--slices", "64", "--rounds", "1", "--out", str(tmp_path), "--json"]
-    done = subprocess.run([sys.executable, "-m", "bench.agent.core", *options], capture_output=True, check=True)
-    document = json.loads(done.stdout)
-    assert document == json.loads((tmp_path / "core.json").read_text())
-    assert [(run["ranks"], run["slices"]) for run in document["runs"]] == [(2, 64), (5, 64)]
-    for run in document["runs"]:
-        # To read 1,432 bytes twice and to write them once takes longer than that, on any machine of today.
-        assert all(5 < run[part] < 1e6 for part in ("received", "taken")), run
-        assert all(0 < run[part] < 1e6 for part in ("sent", "control")), run
+from tests.support.effort import only_thorough
 
 
 @pytest.fixture
@@ -30,6 +17,24 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     not matter here."""
     monkeypatch.setattr(core, "_FLAGS", (*core._FLAGS, "-O0"))
     monkeypatch.setattr(core, "_VOLUME", 1 << 20)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_it_measures_every_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept_to: list[set[int]] = []
+    monkeypatch.setattr(core.os, "sched_setaffinity", lambda _, cores: kept_to.append(cores))  # others run here, too
+    options = ["--ranks", "2,5", "--slices", "64", "--rounds", "1", "--out", str(tmp_path), "--json"]
+    assert core.main(options) == 0
+    assert kept_to == [{0}]
+    document = json.loads(capsys.readouterr().out)
+    assert document == json.loads((tmp_path / "core.json").read_text())
+    assert [(run["ranks"], run["slices"]) for run in document["runs"]] == [(2, 64), (5, 64)]
+    for run in document["runs"]:
+        # To read 1,432 bytes twice and to write them once takes longer than that, on any machine of today.
+        assert all(5 < run[part] < 1e6 for part in ("received", "taken")), run
+        assert all(0 < run[part] < 1e6 for part in ("sent", "control")), run
 
 
 @pytest.mark.usefixtures("at_once")
@@ -42,7 +47,7 @@ def test_an_engine_alone_has_hundreds_of_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("alone", [pytest.param(False, marks=only_thorough("checks results as the other does")), True])
 def test_a_wrong_result_is_no_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
     folder = tmp_path / "bench"
     folder.mkdir()

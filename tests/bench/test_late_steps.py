@@ -21,6 +21,7 @@ def test_who_stalls_is_drawn_once_for_all_arms() -> None:
     assert one == stalls("one", 3, 50, 0.3, 0.5, 1)
 
 
+@pytest.mark.alone
 @needs_root
 def test_others_take_their_steps_while_one_stalls(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if not request.config.getoption("--thorough"):

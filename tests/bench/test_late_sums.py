@@ -12,6 +12,7 @@ from bench.agent.late_sums import ARMS
 from tests.support.needs import needs_root
 
 
+@pytest.mark.alone
 @needs_root
 def test_others_take_their_steps_by_switch_and_by_hosts_while_one_is_late(
     tmp_path: Path, request: pytest.FixtureRequest

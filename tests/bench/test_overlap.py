@@ -14,6 +14,7 @@ from tests.support.effort import only_thorough
 from tests.support.needs import needs_root
 
 
+@pytest.mark.alone
 @only_thorough("trains by six methods")
 @needs_root
 def test_every_method_trains_and_ddp_does_not_wait_in_its_forward_pass(tmp_path: Path) -> None:

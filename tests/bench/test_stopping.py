@@ -22,6 +22,7 @@ PATIENCE = 180.0
 _SAMPLE = ("agent.all_reduce", "switch.soak", "transport.tails")  # of hosts, of wires, and of Mininet
 
 pytestmark = [
+    pytest.mark.alone,
     needs_root,
     needs("ip", "ethtool"),
 ]

@@ -23,6 +23,7 @@ RATE = 50_000_000
 SECONDS = 150  # that a busy machine may take until it has found out
 
 
+@pytest.mark.alone
 @needs_root
 def test_who_owns_nothing_when_it_comes_late_is_done_sooner(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Among four: after its arrival one contribution crosses the ports instead of one and a half."""

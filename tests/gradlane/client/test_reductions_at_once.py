@@ -28,10 +28,9 @@ def ranks(tmp_path: Path) -> Iterator[Ranks]:
     """Two, with their agents."""
     found = join(job_file(tmp_path, ADDRESSES), [Within(address, "process") for address in ADDRESSES], 2)
     yield found
-    for communicator in found:
-        with_error = communicator.connection.link._failure is not None  # pyright: ignore[reportPrivateUsage]
-        if not with_error:
-            communicator.close()
+    alive = [it for it in found if it.connection.link._failure is None]  # pyright: ignore[reportPrivateUsage]
+    if alive:
+        each(alive, Communicator.close)
 
 
 def check(c: Communicator) -> None:

@@ -22,17 +22,17 @@ from tests.support.gradlane_packets import H1, H2, gradient
 pytestmark = pytest.mark.long
 
 QUEUE = SCHEMA.meters["virtual_queue"].id
-FRAMES, FRAME_BYTES = 140, 1400  # of a burst: they fit the buffer of 200 kB, and MOST drops half of them yet
+FRAMES, FRAME_BYTES = 140, 1400  # of a burst: they fit the buffer of 400 kB, and MOST drops some of them yet
 SECONDS = 2.0  # from burst to burst, so that most of the rate is not used
 AT_ONCE = 20  # frames that a socket surely holds
-PLAIN, TWICE, MOST = (20_000, 40_000), (40_000, 80_000), (80_000, 160_000)
+PLAIN, TWICE, MOST = (40_000, 80_000), (80_000, 160_000), (160_000, 320_000)
 BOUNDS = "[adaptive]\ninterval = 5\nleast_threshold = 0.05\nmost_threshold = 0.4\n"
 
 
 def fabric(target: Target, bounds: str = BOUNDS) -> str:
     text = fabric_text(target.address, target.kind).replace('rate = "100mbit"', 'rate = "1mbit"')
     text = text.replace("yellow = 0.25", "yellow = 0.1").replace("red = 0.5", "red = 0.2")
-    return text.replace('buffer = "64kB"', 'buffer = "200kB"') + bounds
+    return text.replace('buffer = "64kB"', 'buffer = "400kB"') + bounds
 
 
 JOB = job_text().replace('rate = "100mbit"', 'rate = "1mbit"')
