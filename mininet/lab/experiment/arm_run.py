@@ -196,7 +196,7 @@ class ArmRun:
         """Lets the scenario's switch die, once its share of the steps is done."""
         failure = self._scenario.failure
         step = self._files[0].last("step")
-        if failure is None or self._failed is not None or step is None:
+        if failure is None or self._failed is not None or step is None or self._files[0].last("final"):
             return
         if step["step"] + 1 >= failure.share * self._config.steps:
             self._failed = time.monotonic()
@@ -248,6 +248,11 @@ class ArmRun:
                 report(progress(self._arm.name, self._config.steps, self._files, dropped, by_worker=slow))
         self._raise_if_dead()
         self._read_records()
+        if (failure := self._scenario.failure) is not None and self._failed is None:
+            raise ArmError(
+                f"the training was over before {failure.switch} could be made to fail: on a machine that is so busy it "
+                f"takes more steps than {self._config.steps} (--steps)"
+            )
 
     def _read_switches(self) -> None:
         """What they have counted so far, where an arm has policies. Raises ArmError."""

@@ -85,7 +85,7 @@ def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytes
     if switch == "bmv2" and not request.config.getoption("--thorough"):
         pytest.skip("takes more than a minute on BMv2; --thorough runs it")
     arms = "gradlane-ecmp,gradlane" if thorough() else "gradlane"
-    options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "10", "--arms", arms, "--switch", switch]
+    options = ["--scenario", "spine-failure", "--workers", "2", "--steps", "20", "--arms", arms, "--switch", switch]
     done = demo(*options, "--json", "--out", str(tmp_path), prefix=ISOLATED)
     assert done.returncode == 0, done.stderr
     read = json.loads(done.stdout)
@@ -94,7 +94,7 @@ def test_a_training_outlives_a_spine(switch: str, tmp_path: Path, request: pytes
     assert [run["arm"] for run in read["runs"]] == arms.split(",")
     for run in read["runs"]:  # a second one finds the fabric whole again
         assert 0 < run["failed_at"] < run["seconds"]
-        assert run["step"]["count"] == 10
+        assert run["step"]["count"] == 20
         assert run["budget_violations"] == 0
         assert run["links"]["leaf1:2"] > 0  # to the spine that failed
         assert run["links"]["leaf1:3"] > 100_000
