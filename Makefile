@@ -77,7 +77,7 @@ DEVICE ?= 1
 BIN := $(VENV)/bin
 PACKAGES := gcc python3-dev python3-venv mininet iproute2 ethtool iputils-ping traceroute
 # Tests side by side: most of them wait for one another's timers more than they compute.
-WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 5 * n / 2 : 10)))
+WORKERS_OF_TESTS ?= $(shell n=$$(nproc); echo $$((n < 4 ? 2 * n : 8)))
 # For fuzzing alone: without them its tests are skipped.
 FUZZ_PACKAGES := clang-14 libclang-rt-14-dev
 # For `make bench-agent` alone: without them it leaves MPI out.
