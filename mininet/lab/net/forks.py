@@ -31,13 +31,9 @@ from typing import Any
 # Before a command line: the kernel kills that process when who started it dies (PR_SET_PDEATHSIG, prctl(2)).
 END_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL", "--")
 
-# For subprocess.Popen: Ctrl-C is for who starts a process. In a session of its own, too, it would get as much of the
-# processors as all of this session together (sched(7), "The autogroup feature").
-OWN_GROUP: dict[str, Any] = {"process_group": 0} if sys.version_info >= (3, 11) else {"start_new_session": True}
-
-_OPTIONS = {"stdin", "stdout", "stderr", "text", "errors", "cwd", "env", "process_group"}  # that a fork may have
+_OPTIONS = {"stdin", "stdout", "stderr", "text", "errors", "cwd", "env", "start_new_session"}  # that a fork may have
 _NAMESPACES = {("ip", "netns", "exec"), ("mnexec", "-a")}  # before the name of one, or the pid of who is in it
-_ENV, _CWD, _PIPES, _GROUP = 6, 5, slice(10, 16), slice(22, 23)  # of subprocess' own arguments
+_ENV, _CWD, _PIPES, _NEW_SESSION = 6, 5, slice(10, 16), 21  # of subprocess' own arguments
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _CLONE_NEWNS, _CLONE_NEWNET = 0x20000, 0x40000000
 _MS_REC, _MS_SLAVE, _MNT_DETACH = 0x4000, 0x80000, 2
@@ -157,7 +153,7 @@ class _Fork(subprocess.Popen[Any]):
             "directory": os.fspath(given[_CWD] or os.getcwd()),
             "umask": umask,
             "nice": os.getpriority(os.PRIO_PROCESS, 0),
-            "own_group": given[_GROUP] == (0,),
+            "new_session": bool(given[_NEW_SESSION]),
         }
         streams = [own if own != -1 else number for number, own in enumerate((pipes[0], pipes[3], pipes[5]))]
         self.pid = self._forks.ask(request, streams)
@@ -239,8 +235,8 @@ def _become(request: Mapping[str, Any]) -> None:
         _call(ctypes.CDLL(None, use_errno=True).prctl, _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it has died before
             os._exit(1)
-    if request["own_group"]:
-        os.setpgid(0, 0)
+    if request["new_session"]:
+        os.setsid()
     os.environ.clear()
     os.environ.update(request["environment"])
     os.umask(request["umask"])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.model.errors import ProcessError
-from lab.net.forks import END_WITH_PARENT, OWN_GROUP
+from lab.net.forks import END_WITH_PARENT
 
 TERM_SECONDS = 3.0  # what a process gets to end by itself
 _POLL_SECONDS = 0.05
@@ -83,7 +83,7 @@ class Child(Process):
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                **OWN_GROUP,
+                start_new_session=True,  # Ctrl-C is the runner's to handle
             )
 
     def __str__(self) -> str:

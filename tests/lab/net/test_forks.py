@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from lab.net.forks import END_WITH_PARENT, OWN_GROUP, Forks
+from lab.net.forks import END_WITH_PARENT, Forks
 from tests.support import zygote
 from tests.support.namespaces import Namespaces
 from tests.support.needs import needs_mininet, needs_root
@@ -90,12 +90,11 @@ def test_a_fork_in_a_host_of_mininet_has_what_the_host_has(tmp_path: Path) -> No
     assert here["network"] != os.readlink("/proc/self/ns/net")
 
 
-def test_a_fork_has_a_group_of_its_own_and_ends_with_its_parent_if_it_is_to() -> None:
-    begun, forked = both(*END_WITH_PARENT, *ARGV, **OWN_GROUP)
+def test_a_fork_has_a_session_of_its_own_and_ends_with_its_parent_if_it_is_to() -> None:
+    begun, forked = both(*END_WITH_PARENT, *ARGV, start_new_session=True)
     there, here = described(begun), described(forked)
-    assert os.getpgrp() not in (here.pop("group"), there.pop("group"))
-    if sys.version_info >= (3, 11):
-        assert here["session"] == os.getsid(0), "it shares the processors with the others fairly"
+    for name in ("session", "group"):
+        assert os.getsid(0) not in (here.pop(name), there.pop(name))
     assert here == there
     assert here["signal at the end of its parent"] == signal.SIGKILL
 
@@ -103,7 +102,7 @@ def test_a_fork_has_a_group_of_its_own_and_ends_with_its_parent_if_it_is_to() ->
 def test_a_fork_ends_with_who_has_asked_for_it() -> None:
     asks = """if True:
         import subprocess, sys
-        from lab.net.forks import END_WITH_PARENT, OWN_GROUP, Forks
+        from lab.net.forks import END_WITH_PARENT, Forks
 
         forks = Forks({"tests.support.introspection": ()})
         argv = [*END_WITH_PARENT, sys.executable, "-m", "tests.support.introspection", "wait"]
