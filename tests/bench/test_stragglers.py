@@ -59,8 +59,7 @@ class Watched(Team):
 
 
 def is_slow(job: Any) -> bool:
-    """Half of a link leaves nothing to own, but it is measured to some percent; an equal share is 0.25."""
-    return [it["rank"] for it in job["stragglers"] if it["link"]] == [3] and job["ownership"]["shares"][3] < 0.05
+    return [it["rank"] for it in job["stragglers"] if it["link"]] == [3] and job["ownership"]["shares"][3] < 0.01
 
 
 @needs_root
